@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from simulator.errors import InfercastError, ProfileError, nearest
 from simulator.files import is_file, named_file
-from simulator.profile_files import read_yaml
+from simulator.profile_files import read_names, read_yaml
 from simulator.profile_folders import folders, names
 from simulator.schema_versions import upgraded
 from simulator.units import UNITS, parse
@@ -278,7 +278,6 @@ def joined(name: str) -> str:
 def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
     for folder in reversed(folders(kind)):
         for path in sorted(folder.glob("*.yaml")):
-            profile = read_yaml(path)
-            for alias in (path.stem, profile.get("name", path.stem), *(profile.get("aliases") or [])):
-                yield joined(str(alias)), path
-                yield joined(str(alias).rpartition("/")[-1]), path  # without the organisation on Hugging Face
+            for alias in (path.stem, *read_names(path)):
+                yield joined(alias), path
+                yield joined(alias.rpartition("/")[-1]), path  # without the organisation on Hugging Face

@@ -12,6 +12,7 @@ from simulator.files import MAX_DIGITS, read_text, write_whole
 from simulator.profile_folders import schema_line
 
 MAX_PROFILE_BYTES, MAX_DEPTH = 1_000_000, 20
+NAMES = {"name", "aliases"}  # the keys of a profile by which it is found
 _SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null")}
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
@@ -37,6 +38,31 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProfileError(str(path), "a profile is a mapping of keys to values", "See the shipped ones for the form")
     return value
+
+
+def read_names(path: Path) -> list[str]:
+    """Return the `name` and the `aliases` of a profile's YAML file, which is read no further than these two.
+
+    Raises ProfileError for a file that is missing, or is not YAML as far as it is read.
+    """
+    found: dict[str, list[str]] = {}
+    key, depth = None, 0
+    try:
+        for event in yaml.parse(read_text(path, MAX_PROFILE_BYTES / 1e6), Loader=yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            text = event.value if isinstance(event, yaml.ScalarEvent) else None
+            if key is None:
+                key = text if depth == 1 else None
+                continue
+            if text is not None and key in NAMES:
+                found.setdefault(key, []).append(text)
+            if depth == 1:  # the key's value is over
+                key = None
+                if len(found) == len(NAMES):
+                    break
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ProfileError(str(path), f"its names cannot be read ({reason(error)})", "Mend the file") from error
+    return [each for values in found.values() for each in values]
 
 
 def _refuse_anchors_and_depth(text: str, where: str) -> None:

@@ -305,7 +305,7 @@ class Deployment:
 
     def __str__(self) -> str:
         size = f"{self.devices} x " if self.devices > 1 else ""
-        return f"{self.model.id} ({self.layout.weight_dtype}) on {size}{self.hardware.id}"
+        return f"{self.model.id} ({self.layout.weight_dtype}) on {size}{self.hardware.label}"
 
 
 def deploy(

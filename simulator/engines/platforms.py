@@ -24,7 +24,9 @@ class Platform(Strict):
     origin: Origin
 
     def holds(self, hardware: Hardware) -> bool:
-        """Tell whether a device is one of these."""
+        """Tell whether a device is one of these; a CPU is one only where its class or family is named."""
+        if hardware.device_class == "cpu" and not self.device_classes and not self.families:
+            return False
         pairs = (
             (hardware.vendor, self.vendors),
             (hardware.device_class, self.device_classes),

@@ -1,15 +1,16 @@
 """Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
 
 import math
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from simulator.errors import NotModelledError, ProfileError
 from simulator.files import named_file
+from simulator.hardware.device_names import branded, counted, spellings, vendor_of
+from simulator.hardware.refused import refuse_known
 from simulator.profile import (
     Bytes,
     BytesPerS,
@@ -148,6 +149,7 @@ class Hardware(Profile):
     cores_per_device: Annotated[int, Field(gt=0)] = 1  # that software shards a model over, in one device
     memory_marketed_bytes: Bytes
     memory_reported_bytes: Bytes | None = None
+    sold_with_gb: dict[int, Bytes] = {}  # other memories of machines with it, in GB: what the device may use of each
     memory_bytes_per_s: BytesPerS
     peak_flops_per_s: dict[PeakName, FlopsPerS]
     vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of a CPU's vector unit, where the peaks are of another (AMX)
@@ -160,6 +162,16 @@ class Hardware(Profile):
     host_slowness: Positive | None = None  # times as long to launch a kernel as the host of a DGX H100 takes
     cores: Annotated[int, Field(gt=0)] | None = None  # of a CPU: its peaks are those of all of them
     achievable: Achievable = Achievable()
+    _machine_gb: int = PrivateAttr(0)
+
+    @property
+    def label(self) -> str:
+        """The id, and the memory of its machine where a name states another than the profile's; it may be typed.
+
+        >>> load_hardware("M4 Max 64GB").label, load_hardware("M4 Max").label
+        ('m4-max-64gb', 'm4-max')
+        """
+        return f"{self.id}-{self._machine_gb}gb" if self._machine_gb else self.id
 
     @property
     def memory_bytes(self) -> float:
@@ -200,51 +212,74 @@ class Family(Profile):
     network: Network | None = None
 
 
-COUNTED = re.compile(r"(\d+)\s*[x\u00d7]\s*(.+)", re.IGNORECASE)  # 8xH100-SXM5
-VENDOR = re.compile(r"\s*\b(nvidia|amd|intel|apple|google)\b(?:\(r\))?[\s_-]*", re.IGNORECASE)
-FILLERS = re.compile(r"\((?:r|tm)\)|\b(?:geforce|tesla|instinct|radeon|tensor core|graphics|gpu|oam)\b", re.IGNORECASE)
-SIZED = re.compile(r"(.+?)[\s_-]*\b(\d+)\s?Gi?B?\b(?:[\s_-]*(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE)
 SAME_SIZE = 0.08  # of the memory: 192 GB are 180 usable ones of B200; no two devices of one name are nearer
 
 
 def device_path(name: str) -> Path:
-    """Return the path of a device's profile by id, alias or path, also as vendors and `nvidia-smi` spell it.
+    """Return the path of a device's profile by id, alias or path, also as vendors, tools and people spell it.
 
-    Around a known name may stand its vendor, words like GeForce, and its memory, which has to be that of the device.
-    Raises ProfileError for a device that the library does not know, and for a number of devices.
+    Around a known name may stand its vendor, words like GeForce, and its memory, which has to be one that it is sold
+    with; what says that a card is a laptop's stands anywhere, and a number alone is enough where one device has it.
+    Raises ProfileError for a device that the library does not know, and for a number of devices; NotModelledError for
+    what is known and has no profile.
 
     >>> device_path("NVIDIA H200 141GB HBM3e").stem, device_path("Intel(R) Arc(TM) A770 Graphics").stem
     ('h200-sxm', 'arc-a770-16')
+    >>> device_path("4090m").stem, device_path("3060 12GB").stem
+    ('rtx-4090-laptop', 'rtx-3060-12')
     """
+    return _device(name)[0]
+
+
+def _device(name: str) -> tuple[Path, int]:
+    """Return a device's path, and the memory in GB of its machine where the name states another than the profile's."""
     with suppress(ProfileError):
-        return find(KIND, name)
-    if counted := COUNTED.fullmatch(name.strip()):
-        because, remedy = "it counts devices", f"Give {counted[2]} and the devices of a replica, say --tp {counted[1]}"
-        raise ProfileError(f"hardware {name!r}", because, remedy)
-    vendor, without = VENDOR.match(name), VENDOR.sub("", name, count=1)
-    for plain in (without, FILLERS.sub(" ", without).strip()):
-        sized = SIZED.fullmatch(plain)
-        for each in (plain, f"{sized[1]} {sized[2]}GB", sized[1]) if sized else (plain,):
-            if found := _named(each, vendor[1] if vendor else ""):
-                return _of_size(found, name, float(sized[2])) if sized and each == sized[1] else found.path
-    return find(KIND, name)
+        return find(KIND, name), 0
+    if several_of := counted(name):
+        remedy = f"Give {several_of[0]} and the devices of a replica, say --tp {several_of[1]}"
+        raise ProfileError(f"hardware {name!r}", "it counts devices", remedy)
+    vendor = vendor_of(name)
+    for each, gigabytes in spellings(name):
+        if found := _named(each, vendor):
+            return found.path, _size(found, name, gigabytes)
+    several = {found.id: found for each, _ in branded(name) if (found := _named(each, vendor))}
+    if len(several) > 1:
+        raise ProfileError(f"hardware {name!r}", "several devices have that number", f"Give {' or '.join(several)}")
+    for found in several.values():
+        stated = max(gigabytes for _, gigabytes in spellings(name))
+        return found.path, _size(found, name, stated)
+    refuse_known(name)
+    return find(KIND, name), 0
 
 
 def _named(name: str, vendor: str) -> Hardware | None:
     """Return a device of a vendor, "" for any, by id or alias; None where there is none."""
     with suppress(ProfileError):
         found = Hardware.from_yaml(find(KIND, name))
-        return found if vendor.lower() in ("", found.vendor.lower()) else None
+        return found if vendor in ("", found.vendor.lower()) else None
     return None
 
 
-def _of_size(hardware: Hardware, name: str, gigabytes: float) -> Path:
-    """Return the path of a device; ProfileError if its name states another memory."""
+def _size(hardware: Hardware, name: str, gigabytes: int) -> int:
+    """Return the memory that a name states, 0 for the profile's own; ProfileError if it is not sold with that."""
     own = hardware.memory_marketed_bytes / 1e9
-    if abs(gigabytes / own - 1) > SAME_SIZE:
-        remedy = f"Give {hardware.id}, or a profile of your own"
-        raise ProfileError(f"hardware {name!r}", f"{hardware.name} has {own:.0f} GB in this library", remedy)
-    return hardware.path
+    if not gigabytes or abs(gigabytes / own - 1) <= SAME_SIZE:
+        return 0
+    if hardware.device_class == "cpu" or gigabytes in hardware.sold_with_gb:
+        return gigabytes
+    sizes = ", ".join(f"{each:.0f}" for each in sorted({*hardware.sold_with_gb, own}))
+    remedy = f"Give {hardware.id}, or a profile of your own"
+    raise ProfileError(f"hardware {name!r}", f"{hardware.name} has {sizes} GB in this library", remedy)
+
+
+def _of_size(hardware: Hardware, gigabytes: int) -> Hardware:
+    """Return a device of a machine with another memory."""
+    reported = hardware.sold_with_gb.get(gigabytes)
+    source = reported.source if reported else Source(text="given in the name", date="", evidence="given")
+    memory = {"memory_marketed_bytes": Figure(gigabytes * 1e9, source), "memory_reported_bytes": reported}
+    found = hardware.model_copy(update={"name": f"{hardware.name}, {gigabytes} GB", **memory})
+    found._machine_gb = gigabytes
+    return found
 
 
 def load_hardware(name: str) -> Hardware:
@@ -255,16 +290,17 @@ def load_hardware(name: str) -> Hardware:
     >>> load_hardware("h100-sxm").peak_flops_per_s["bf16"]
     989000000000000.0
     """
-    hardware = Hardware.from_yaml(device_path(name))
+    path, gigabytes = _device(name)
+    hardware = Hardware.from_yaml(path)
     achievable, devices, network = hardware.achievable, hardware.devices_per_node, hardware.network
     for general in (hardware.family, hardware.device_class):
-        path = _family_path(general)
-        if path:
-            shared = Family.from_yaml(path)
+        if at := _family_path(general):
+            shared = Family.from_yaml(at)
             achievable = achievable.or_else(shared.achievable)
             devices, network = devices or shared.devices_per_node, network or shared.network
     completed = {"achievable": achievable, "devices_per_node": devices, "network": network}
-    return hardware.model_copy(update=completed)
+    found = hardware.model_copy(update=completed)
+    return _of_size(found, gigabytes) if gigabytes else found
 
 
 def _family_path(name: str) -> Path | None:

@@ -10,7 +10,7 @@ def identity(deployment: Deployment) -> dict[str, Any]:
     layout, settings = deployment.layout, deployment.settings
     return {
         "model": deployment.model.id,
-        "hardware": deployment.hardware.id,
+        "hardware": deployment.hardware.label,
         "engine": deployment.engine.id,
         "devices": deployment.devices,
         "tp": deployment.tp,

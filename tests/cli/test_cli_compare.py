@@ -212,7 +212,8 @@ def test_an_interrupt_prints_what_is_known(monkeypatch):
     [
         (["--hardware", "zz*"], "no device fits it"),
         (["--hardware", "h10"], "Nearest"),
-        (["--hardware", "mac"], "no class has that name. Classes: cloud, desktop, accelerator, consumer-gpu"),
+        (["--hardware", "toys"], "no class has that name. Classes: cloud, desktop, accelerator, consumer-gpu"),
+        (["--hardware", "mac"], "Give its chip, say m4-pro; `compare` takes apple, for all"),
         (["--hardware", "consumer"], "Nearest: consumer-gpu"),
         (["--slo", "ttft:1ms"], "no deployment keeps the SLO: "),
         (["--hardware", "l4", "--tp", "1", "--engine", "mlx-lm"], "no deployment is possible; mlx-lm-0.20 on l4"),

@@ -151,6 +151,14 @@ def test_usual_engines_by_hand() -> None:
     assert deploy("llama-3.1-8b", "h100-sxm").engine.engine == "vllm"
 
 
+def test_a_cpu_is_no_device_of_an_engine_for_its_vendors_gpus() -> None:
+    """Grace is NVIDIA's, Graviton AWS's and Axion Google's: vLLM runs on Arm's cores, engines of their chips do not."""
+    for cpu, other in (("grace", "tensorrt-llm"), ("graviton4", "transformers-neuronx"), ("axion", "vllm-tpu")):
+        assert runs_on("vllm", load_hardware(cpu))
+        assert not runs_on(other, load_hardware(cpu))
+    assert not runs_on("vllm", load_hardware("radeon-780m"))
+
+
 def test_every_vendor_and_family_of_a_preset_is_one_of_a_device() -> None:
     devices = [load_hardware(each) for each in names("hardware_profiles")]
     vendors, families = {each.vendor for each in devices}, {each.family for each in devices}

@@ -2,15 +2,17 @@
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel
 
-from simulator.errors import InfercastError, ProfileError
+from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.hardware.hardware import DeviceClass, Family, Hardware, load_hardware
 from simulator.hardware.prices import offers
 from simulator.hardware.purchases import purchases
+from simulator.hardware.refused import REFUSED, SEVERAL, SYSTEMS
 from simulator.profile import Figure, find
 from simulator.profile_files import read_yaml
 from simulator.profile_folders import folders, names
@@ -200,6 +202,27 @@ def test_aliases_name_one_device_each():
         ("AMD Instinct MI300X OAM", "mi300x"),
         ("AMD Instinct MI50 32GB", "mi50-32"),
         ("Apple M4 Max 40-core GPU", "m4-max"),
+        ("4090m", "rtx-4090-laptop"),
+        ("RTX 4090 (laptop)", "rtx-4090-laptop"),
+        ("laptop RTX 3080 16GB", "rtx-3080-laptop-16"),
+        ("RTX 4090 48GB", "rtx-4090-48"),
+        ("3060 12gb", "rtx-3060-12"),
+        ("1660 super", "gtx-1660-super"),
+        ("6700xt", "rx-6700-xt"),
+        ("A770", "arc-a770-16"),
+        ("780M", "radeon-780m"),
+        ("5800X3D", "ryzen-5800x3d"),
+        ("13900k", "core-i9-13900k"),
+        ("13th Gen Intel(R) Core(TM) i9-13900K", "core-i9-13900k"),
+        ("AMD EPYC 9654 96-Core Processor", "epyc-9654"),
+        ("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz", "xeon-e5-2680-v4"),
+        ("MacBook Pro M3 Max", "m3-max"),
+        ("H100 80GB PCIe", "h100-pcie"),
+        ("MSI RTX 4090", "rtx-4090"),
+        ("RTX 5000 Ada", "rtx-5000-ada"),
+        ("RTX 5000 Ada Laptop", "rtx-5000-ada-laptop"),
+        ("Quadro RTX 5000", "quadro-rtx-5000"),
+        ("RTX PRO 5000", "rtx-pro-5000"),
     ],
 )
 def test_names_of_measurements_find_their_device(given, device):
@@ -211,7 +234,11 @@ def test_names_of_measurements_find_their_device(given, device):
     [
         ("8xH100-SXM5", r"it counts devices\. Give H100-SXM5 and the devices of a replica, say --tp 8"),
         ("H20 80GB", "has 96 GB in this library. Give h20-sxm"),
-        ("RTX 4090 48GB", "has 24 GB"),
+        ("RTX 4090 32GB", "has 24 GB"),
+        ("M4 Max 96GB", "has 48, 64, 128 GB"),
+        ("7600", "several devices have that number. Give rx-7600 or ryzen-7600"),
+        ("dual 3090", r"it counts devices\. Give 3090 and the devices of a replica, say --tp 2"),
+        ("H100 x8", r"it counts devices\. Give H100 and the devices of a replica, say --tp 8"),
         ("NVIDIA M2", "no file and no alias"),
         ("AMD A10", "no file and no alias"),
     ],
@@ -220,6 +247,47 @@ def test_a_name_that_says_another_device_than_a_known_one_is_refused_by_every_re
     for read in (load_hardware, offers, purchases):
         with pytest.raises(ProfileError, match=because):
             read(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "because", "remedy"),
+    [
+        ("g6.xlarge", "an instance of AWS", "Give l4"),
+        ("Standard_ND96isr_H100_v5", "an instance of Azure", "Give h100-sxm"),
+        ("DGX H100", "a server of eight", "Give h100-sxm"),
+        ("v5e-8", "a slice of chips", "Give tpu-v5e"),
+        ("H100 MIG 1g.10gb", "a part of a GPU", "Compare with"),
+        ("RTX 5000", "several devices", "rtx-5000-ada"),
+        ("Groq LPU", "its compiler is no engine here", "Compare with"),
+        ("Ascend 910B", "CANN", "Compare with"),
+        ("TPU v3", "begins with v4", "Compare with"),
+        ("Tesla K80", "Kepler", "Compare with"),
+        ("Hailo-8L", "small networks", "Compare with"),
+    ],
+)
+def test_what_is_known_and_no_device_is_refused_with_the_reason(given, because, remedy):
+    with pytest.raises(NotModelledError, match=because) as caught:
+        load_hardware(given)
+    assert remedy in caught.value.remedy
+
+
+def test_every_device_that_a_refusal_names_is_in_the_library():
+    named = [device for _, device in SYSTEMS.values()]
+    named += [word for said in SEVERAL.values() for word in re.findall(r"[a-z0-9-]*\d[a-z0-9-]*", said)]
+    assert [device for device in named if device not in DEVICES] == []
+    for pattern in (*SYSTEMS, *SEVERAL, *REFUSED):
+        assert not [device for device in DEVICES if re.fullmatch(pattern, device)], pattern
+
+
+def test_a_name_may_state_a_memory_that_the_machine_is_sold_with():
+    """Metal takes two thirds up to 32 GB and three quarters above; a CPU has whatever its machine has."""
+    for given, label, gibibytes in (("M4 Max 64GB", "m4-max-64gb", 48), ("Apple M1 Max 32GB", "m1-max-32gb", 64 / 3)):
+        found = load_hardware(given)
+        assert found.label == load_hardware(found.label).label == label
+        assert found.memory_bytes / 2**30 == pytest.approx(gibibytes)
+        assert found.id == load_hardware(found.id).label
+    assert load_hardware("EPYC 9654 768GB").memory_bytes == 768e9
+    assert load_hardware("M4 Max 128GB").label == "m4-max"
 
 
 def test_devices_that_only_look_alike_are_not_aliases():
@@ -237,7 +305,8 @@ def test_peaks_are_dense(device, sparse):
 def test_halving_the_width_at_most_doubles_the_rate_except_int8_on_geforce():
     for device in DEVICES:
         peaks = load_hardware(device).peak_flops_per_s
-        for narrow, wide, most in (("fp8", "bf16", 2.03), ("fp16", "tf32", 2.03), ("int8", "bf16", 4.01)):
+        fp8 = 3.76 if device == "trainium3" else 2.03  # 2,517 and 671 TFLOP/s of AWS's data sheet
+        for narrow, wide, most in (("fp8", "bf16", fp8), ("fp16", "tf32", 2.03), ("int8", "bf16", 4.01)):
             if narrow in peaks and wide in peaks:
                 assert peaks[narrow] <= most * peaks[wide], (device, narrow, wide)
 

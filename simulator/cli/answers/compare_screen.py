@@ -84,7 +84,7 @@ class Compared:
         stored = [layout.weight_dtype] if layout.weight_dtype != candidate.model.weight_dtype else []
         engine = self.found.scenario.deployment.engine
         usual = engine.engine == loaded(load_engine, usual_engine(candidate.hardware)).engine
-        return " ".join([f"{many}{candidate.hardware.id}", *stored, *degrees, *([] if usual else [engine.engine])])
+        return " ".join([f"{many}{candidate.hardware.label}", *stored, *degrees, *([] if usual else [engine.engine])])
 
     def usd(self, replicas: int | None) -> float | None:
         """Return the dollars per hour of so many replicas; None for none, and without a price."""

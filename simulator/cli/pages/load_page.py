@@ -35,7 +35,7 @@ def save_load_page(path: Path, result: Result, shown: Ran, every: Sequence[Deplo
         evidence_section(deployments, result.rests_on),
         repeat_section(below(result)),
     ]
-    names = [dict.fromkeys(each) for each in zip(*((d.model.id, d.hardware.id) for d in deployments), strict=True)]
+    names = [dict.fromkeys(each) for each in zip(*((d.model.id, d.hardware.label) for d in deployments), strict=True)]
     write(path, " on ".join(map(", ".join, names)) + " under load", asked, " ".join(result.verdict), sections)
 
 

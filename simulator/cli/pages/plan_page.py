@@ -89,7 +89,7 @@ class PlanAnswer:
         kind = last.kind if last else min(best.kinds, key=best.usd)
         months = [each for each in best.months if each.kind == kind]
         usd = best.usd(kind)
-        found = [KeyFigure("Fleet", kind, f"of {best.scenario.deployment.hardware.id}")]
+        found = [KeyFigure("Fleet", kind, f"of {best.scenario.deployment.hardware.label}")]
         if math.isfinite(usd):
             found.append(KeyFigure("Price of month 1", f"${months[0].usd or 0:,.0f}", f"${usd:,.0f} over all months"))
         least, most = min(each.least for each in months), max(each.most for each in months)
