@@ -34,11 +34,21 @@ DEEPSEEK2 = ModelType(
     latent=True,
     expert_width=MOE_WIDTH,
     refused=("attention_bias", "mlp_bias"),
+    derive=hybrids.deepseek,
 )
 DEEPSEEK3 = replace(
     DEEPSEEK2,
     defaults={"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
     router_bias=True,
+    derive=None,
+)
+ERNIE_MOE = ModelType(
+    {"tie_word_embeddings": True, "moe_layer_start_index": 1},
+    qkv_bias="use_bias",
+    output_bias="use_bias",
+    router_bias=True,
+    expert_width=MOE_WIDTH,
+    derive=hybrids.ernie,
 )
 DEEPSEEK32 = replace(
     DEEPSEEK3,

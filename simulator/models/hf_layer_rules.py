@@ -10,7 +10,7 @@ from typing import Any
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_rules import Derived, LayerKind
 
-LOCAL = "sliding_attention"
+LOCAL, LAST = "sliding_attention", "moe_layer_end_index"
 
 
 def _first_dense(fields: Fields, name: str, layers: int) -> list[str]:
@@ -125,6 +125,34 @@ def ernie(fields: Fields) -> Derived:
         raise fields.refusal("moe_layer_end_index", "dense layers after those with experts are not modelled")
     step = {"decoder_sparse_step": fields.maybe("moe_layer_interval") or 1}
     return {"first_k_dense_replace": fields.maybe("moe_layer_start_index"), **step}, {}
+
+
+def ernie_vl(fields: Fields) -> Derived:
+    """Return the experts of text of ERNIE 4.5 VL, which lists them before those of images, and count the latter.
+
+    An expert of images has 3 h i parameters, h + 1 of the router. Raises ProfileError for a malformed list.
+    """
+    first: dict[str, Any] = {}
+    second: dict[str, Any] = {}
+    for name in ("moe_num_experts", "moe_intermediate_size", "moe_layer_start_index", LAST):
+        value = fields.raw.get(name)
+        pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
+        first[name], second[name] = pair
+    images, final = Fields({**fields.raw, **second}, fields.where), fields.count("num_hidden_layers") - 1
+    ends = [min(each, final) if isinstance(each, int) else final for each in (first[LAST], second[LAST])]
+    first[LAST] = ends[0]  # the config's own are beyond the last layer
+    routed = (fields.each("mlp_layer_types") or []).count("sparse")
+    routed = routed or ends[1] - (images.maybe("moe_layer_start_index") or 0) + 1
+    hidden = fields.count(*HIDDEN)
+    expert = 3 * hidden * images.count("moe_intermediate_size") + hidden + 1
+    count = routed * images.count("moe_num_experts") * expert
+    derived, changes = ernie(Fields({**fields.raw, **first}, fields.where))
+    return {**first, **derived, "experts_of_images": count}, changes
+
+
+def deepseek(fields: Fields) -> Derived:
+    """Return whether a DeepSeek-V2 has latent attention: its small mixtures of experts switch it off."""
+    return {}, {"latent": fields.raw.get("use_mla") is not False}
 
 
 def afmoe(fields: Fields) -> Derived:

@@ -14,6 +14,7 @@ from simulator.models.hf_families import (
     DEEPSEEK2,
     DEEPSEEK3,
     DEEPSEEK32,
+    ERNIE_MOE,
     FALCON,
     GEMMA1,
     GEMMA2,
@@ -67,6 +68,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
         windowed=rules.by_pattern,
     ),
+    "deepseek": replace(DEEPSEEK2, defaults=MHA | {"n_shared_experts": 2}, latent=False, derive=None),
     "deepseek_v2": DEEPSEEK2,
     "deepseek_v3": DEEPSEEK3,
     "deepseek_v32": DEEPSEEK32,
@@ -79,14 +81,9 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_width=MOE_WIDTH,
     ),
     "ernie4_5": ModelType({"tie_word_embeddings": True, "head_dim": 128}, qkv_bias="use_bias", output_bias="use_bias"),
-    "ernie4_5_moe": ModelType(
-        {"tie_word_embeddings": True, "moe_layer_start_index": 1},
-        qkv_bias="use_bias",
-        output_bias="use_bias",
-        router_bias=True,
-        expert_width=MOE_WIDTH,
-        derive=hybrids.ernie,
-    ),
+    "ernie4_5_moe": ERNIE_MOE,
+    "ernie4_5_moe_vl": replace(ERNIE_MOE, derive=hybrids.ernie_vl),
+    "ernie4_5_vl_moe_text": replace(ERNIE_MOE, derive=hybrids.ernie_vl),
     "exaone": LLAMA,
     "exaone4": ModelType(
         {"sliding_window": 4096, "sliding_window_pattern": 4}, windowed=rules.by_letters, qk_norm="head"
@@ -122,6 +119,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "glm4": replace(GLM, norms=4),
     "glm4_moe": replace(GLM4, defaults={**GLM4.defaults, "use_qk_norm": False}),
     "glm4_moe_lite": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 1}),
+    "glm_ocr_text": ModelType({"num_key_value_heads": 8}, norms=4),
     "glm_moe_dsa": replace(DEEPSEEK32, defaults={**DEEPSEEK32.defaults, "index_n_heads": 32}),
     "granite": LLAMA,
     "granitemoehybrid": ModelType(
@@ -216,6 +214,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mistral4": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
+    "molmo": ModelType({}, qkv_bias="qkv_bias", refused=("norm_after", "attention_layer_norm"), derive=rules.molmo),
     "mpt": ModelType(MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
     "nemotron_h": ModelType(
         {"n_groups": 8, "conv_kernel": 4, "ssm_state_size": 128, "mamba_ssm_cache_dtype": "float32"},

@@ -220,6 +220,12 @@ def gemma4(fields: Fields) -> Derived:
     return {"shared_intermediate_size": fields.count(*WIDTH)}, {}
 
 
+def molmo(fields: Fields) -> Derived:
+    """Return the feed-forward width and tied ends of Molmo, whose config states the columns of gate and up together."""
+    width = {"intermediate_size": fields.count("intermediate_size") // 2}
+    return {**width, "tie_word_embeddings": fields.flag("weight_tying")}, {}
+
+
 def opt(fields: Fields) -> Derived:
     """Return nothing, but raise NotModelledError for the OPT size whose embeddings are narrower than its layers."""
     if fields.maybe("word_embed_proj_dim") not in (None, fields.count(*HIDDEN)):

@@ -166,6 +166,12 @@ SHIPPED: dict[str, Config] = {
         n_shared_experts=2,
         first_k_dense_replace=1,
     ),
+    "deepseek-moe-16b": sized(
+        "deepseek",
+        "28 2048 16 16 10944 102400 4096",
+        **{"n_routed_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "n_shared_experts": 2},
+        **{"first_k_dense_replace": 1, "moe_layer_freq": 1},
+    ),
     "deepseek-v3": DEEPSEEK,
     "deepseek-r1": DEEPSEEK,
     "kimi-k2": DEEPSEEK
@@ -239,6 +245,7 @@ OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
 def test_every_model_type_is_imported_somewhere_here() -> None:
     outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
     outer |= {"qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}  # by another name the same
+    outer |= {"ernie4_5_moe_vl", "ernie4_5_vl_moe_text", "glm_ocr_text", "molmo"}  # test_hf_multimodal.py
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
