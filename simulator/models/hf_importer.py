@@ -14,7 +14,7 @@ from simulator.models.hf_layer_kinds import layer_kinds
 from simulator.models.hf_layer_runs import block_names, runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.hf_quantization import mlx_weight_dtype, quantization_notes, weight_dtype
-from simulator.models.hf_rules import LayerKind
+from simulator.models.hf_rules import REUSED, WIDE, LayerKind
 from simulator.models.hf_text_part import OWN_WRITERS, WITH_MORE, WRITERS, text_part
 from simulator.models.hf_vision import VISION_PARTS, vision_from_config
 from simulator.models.model import KIND, Model
@@ -51,14 +51,7 @@ REFUSED = {
     "is_encoder_decoder": "an encoder",
 }
 # Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
-_GEMMA3N = "its layers gate their residual streams (AltUp), add embeddings of their own and share caches"
-_PALIGEMMA = "its prompts attend in both directions"
-_MLLAMA = "its cross-attention layers keep a cache of image tokens, and run only where there is an image"
-UNMODELLED = {
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), _GEMMA3N),
-    **dict.fromkeys(("mllama", "mllama_text_model"), _MLLAMA),
-    "paligemma": _PALIGEMMA,
-}
+UNMODELLED = {"paligemma": "its prompts attend in both directions"}
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
 
@@ -88,6 +81,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         max_context_tokens=fields.count(*CONTEXT),
         tied_embeddings=fields.flag("tie_word_embeddings"),
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
+        layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -185,16 +179,18 @@ def _bias(fields: Fields, rule: bool | str) -> bool:
 
 def _block(fields: Fields, model_type: ModelType, kind: LayerKind) -> dict[str, Any]:
     mixer, ffn = kind
-    norms = model_type.expert_norms if ffn == "experts" and model_type.expert_norms else model_type.norms
+    norms = model_type.norms if ffn != "experts" or model_type.expert_norms is None else model_type.expert_norms
+    beside = tuple(model_type.beside(fields)) if model_type.beside else ()
     return {
         **({} if mixer == "none" else {"mixer": _mixer(fields, model_type, mixer)}),
-        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn == "experts")}),
+        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn)}),
         **({} if norms == 2 else {"norms": norms}),
-        **({"parallel": True} if model_type.parallel else {}),
+        **_given(parallel=model_type.parallel, beside=beside),
     }
 
 
-def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
+def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str, Any]:
+    kind = stated_kind.removesuffix(REUSED)
     if kind == "linear" and model_type.recurrent:
         return model_type.recurrent(fields)
     heads = fields.count(*HEADS)
@@ -221,6 +217,7 @@ def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
         "qk_norm": None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
         "sinks": model_type.sinks,
         "gate": model_type.gate and fields.raw.get("attn_output_gate") is not False,
+        "reuses_cache": kind != stated_kind,
         "window": fields.count(model_type.span) if kind == "local" else None,
     }
     return _given(**{**stated, **special})
@@ -233,11 +230,11 @@ def _head_dim(fields: Fields, heads: int) -> int:
     return stated or hidden // heads
 
 
-def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
+def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
     plain = {} if model_type.gated else {"gated": False}
-    if not routed:
-        bias = _bias(fields, model_type.ffn_bias)
-        return {**_given(kind="dense", intermediate=fields.count(*model_type.dense_width), bias=bias), **plain}
+    if kind != "experts":
+        width = fields.count(*model_type.dense_width) * (2 if kind == WIDE else 1)
+        return {**_given(kind="dense", intermediate=width, bias=_bias(fields, model_type.ffn_bias)), **plain}
     width = fields.count(*model_type.expert_width)
     shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe(*SHARED_EXPERTS) or 0) * width
     block = _given(
@@ -252,6 +249,7 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
         router_scale=model_type.router_scale,
         router_dtype=model_type.router_dtype,
         expert_bias=model_type.expert_bias,
+        zero_experts=fields.maybe("zero_expert_num"),
     )
     return {**block, **plain}
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from simulator.errors import NotModelledError
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import CONTEXT, EXPERTS, LAYERS, Fields
-from simulator.models.hf_rules import LayerKind
+from simulator.models.hf_rules import REUSED, WIDE, LayerKind
 
 MAX_LAYERS = 1000
 T = TypeVar("T")
@@ -22,8 +22,14 @@ def layer_kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
         raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
     if model_type.layers:
         return model_type.layers(fields, layers)
-    sparse = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
-    return list(zip(_mixer_kinds(fields, model_type, layers), sparse, strict=True))
+    ffns = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
+    mixers = _mixer_kinds(fields, model_type, layers)
+    reused = [model_type.reused(layer, fields) for layer in range(layers)]
+    wide = fields.flag("use_double_wide_mlp")  # of Gemma 4 E2B, in layers that cache nothing
+    return [
+        (f"{mixer}{REUSED}" if borrows else mixer, WIDE if borrows and wide and ffn == "dense" else ffn)
+        for mixer, ffn, borrows in zip(mixers, ffns, reused, strict=True)
+    ]
 
 
 def _mixer_kinds(fields: Fields, model_type: ModelType, layers: int) -> list[str]:

@@ -161,17 +161,23 @@ def afmoe(fields: Fields) -> Derived:
     return {"first_k_dense_replace": fields.maybe("num_dense_layers"), "sliding_window_pattern": every}, {}
 
 
+def listed_layers(fields: Fields, name: str) -> set[int]:
+    """Return the layers that a field lists, as '3,4,5' or [3, 4, 5]. Raises ProfileError for anything else."""
+    stated = fields.raw.get(name)
+    each = stated.split(",") if isinstance(stated, str) else stated
+    if not isinstance(each, list) or not all(str(layer).strip().isdigit() for layer in each):
+        raise fields.error(name, f"{stated!r} is not a list of layers, as '3,4,5'", "Correct it")
+    return {int(layer) for layer in each}
+
+
 def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
     """Return the kind of each layer of Step 3.5; its list goes on with prediction layers, which are left out.
 
     Raises ProfileError if a list is too short or malformed.
     """
-    listed, routed = fields.each("layer_types") or [], fields.raw.get("moe_layers_enum")
+    listed, experts = fields.each("layer_types") or [], listed_layers(fields, "moe_layers_enum")
     if len(listed) < layers:
         raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Correct one of the two")
-    if not isinstance(routed, str) or not all(each.strip().isdigit() for each in routed.split(",")):
-        raise fields.error("moe_layers_enum", f"{routed!r} is not a list of layers, as '3,4,5'", "Correct it")
-    experts = {int(each) for each in routed.split(",")}
     return [
         ("local" if kind == LOCAL else "global", "experts" if layer in experts else "dense")
         for layer, kind in enumerate(listed[:layers])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
+from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_families import (
     COHERE,
@@ -19,13 +20,16 @@ from simulator.models.hf_families import (
     GEMMA1,
     GEMMA2,
     GEMMA3,
+    GEMMA3N,
     GEMMA4,
     GLM,
     GLM4,
     LFM2,
     LLAMA,
     LLAMA4,
+    LONGCAT,
     MHA,
+    MIMO2,
     OLD,
     OLMO2,
     PLAIN,
@@ -34,6 +38,7 @@ from simulator.models.hf_families import (
     QWEN3_MOE,
     QWEN35,
     QWEN35_MOE,
+    STEP3,
 )
 from simulator.models.hf_fields import MOE_WIDTH, WIDTH
 from simulator.models.hf_rules import always
@@ -111,6 +116,8 @@ MODEL_TYPES: dict[str, ModelType] = {
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "gemma3_text": GEMMA3,
+    "gemma3n": GEMMA3N,
+    "gemma3n_text": GEMMA3N,
     "gemma4": GEMMA4,
     "gemma4_text": GEMMA4,
     "gemma4_unified": GEMMA4,
@@ -161,6 +168,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_bias=True,
         expert_width=WIDTH,
     ),
+    "hunyuan": ModelType({}, qk_norm="head", reused=sharing.between_reused, expert_width=WIDTH, derive=rules.hunyuan),
     "hunyuan_v1_dense": ModelType({}, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
     "hunyuan_v1_moe": ModelType({}, qk_norm="head", expert_width=MOE_WIDTH, derive=rules.hunyuan),
     "hy_v3": ModelType(
@@ -205,7 +213,9 @@ MODEL_TYPES: dict[str, ModelType] = {
     "llama": LLAMA,
     "llama4": LLAMA4,
     "llama4_text": LLAMA4,
+    "longcat_flash": LONGCAT,
     "mimo": QWEN2,
+    "mimo_v2_flash": MIMO2,
     "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
     "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),
     "minimax_m2": ModelType(
@@ -214,6 +224,12 @@ MODEL_TYPES: dict[str, ModelType] = {
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mistral4": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
+    "mllama_text_model": replace(
+        LLAMA,
+        defaults={"num_key_value_heads": 8},
+        handled=("cross_attention_layers",),
+        derive=sharing.mllama,
+    ),
     "molmo": ModelType({}, qkv_bias="qkv_bias", refused=("norm_after", "attention_layer_norm"), derive=rules.molmo),
     "mpt": ModelType(MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
     "nemotron_h": ModelType(
@@ -302,6 +318,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         output_bias="use_bias",
         ffn_bias="use_bias",
     ),
+    "step3_text": STEP3,
     "step3p5": ModelType(
         {"head_dim": 128, "num_attention_groups": 8},
         layers=hybrids.step_layers,

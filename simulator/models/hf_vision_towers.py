@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulator.models.hf_fields import HIDDEN, Fields
+from simulator.models.hf_sharing_rules import cross_attention_parameters
 from simulator.models.hf_vision_parts import COLOURS, LAYERS, VisionType, encoder, layers
 
 # Tiles of the largest image, one of the whole among them: LLaVA-NeXT's grids have four, OneVision's anyres_max_9 nine,
@@ -17,6 +18,7 @@ from simulator.models.hf_vision_parts import COLOURS, LAYERS, VisionType, encode
 LLAVA_TILES, ONEVISION_TILES, PHI_TILES, TILES, IDEFICS_TILES, LFM2_TILES, MINICPM_SLICES = 5, 10, 17, 13, 17, 11, 10
 # Tokens of the largest image where size or max_pixels of the image processor (transformers 5.24.0) bounds it: / 28^2
 GLM_TOKENS, ERNIE_TOKENS, PADDLE_TOKENS, LFM2_TOKENS = 6_144, 6_177, 3_009, 256
+IMAGE_ENTRIES = 8  # of the vocabulary's embeddings of Llama 3.2 Vision, which its output head lacks
 SO400M_WIDTH = 4_304  # of SigLIP, which DeepSeek-VL2 states as a mlp_ratio of 3.7362
 
 Encoder = Callable[[Fields, Fields], dict[str, Any]]
@@ -206,6 +208,26 @@ def _deepseek_vl2(vision: Fields, whole: Fields) -> dict[str, Any] | None:
     return encoder(own, parameters, ONEVISION_TILES * tile**2, 4, gated=False)
 
 
+def _mllama(vision: Fields, whole: Fields) -> dict[str, Any]:
+    """Llama 3.2 Vision's: two encoders with tables of tiles, and the layers of the language model that read images."""
+    hidden, width, text = vision.count("hidden_size"), vision.count("intermediate_size"), whole.count(*HIDDEN)
+    tiles, ratios = vision.count("max_num_tiles"), len(vision.each("supported_aspect_ratios") or _RATIOS) + 1
+    positions = (_patches(vision) + 1) * hidden
+    embedding = hidden + COLOURS * vision.count("patch_size") ** 2 * hidden + positions + 4 * hidden
+    tables = ratios * tiles * (positions + 2 * hidden) + 3
+    deep, further = vision.count(LAYERS[0]), vision.count("num_global_layers")
+    blocks = (deep + further) * (4 * hidden**2 + 2 * hidden * width + width + 5 * hidden) + 2 * further
+    projector = (vision.count("vision_output_dim") + 1) * text
+    own = embedding + tables + blocks + projector + IMAGE_ENTRIES * text
+    tokens = tiles * (_patches(vision) + 1)
+    return encoder(vision, own + cross_attention_parameters(whole), tokens, 1, gated=False)
+
+
+_RATIOS = range(8)
+_MLLAMA = {
+    **{"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_global_layers": 8},
+    **{"image_size": 448, "patch_size": 14, "max_num_tiles": 4, "vision_output_dim": 7680},
+}
 _L14 = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24},
     **{"image_size": 336, "patch_size": 14},
@@ -256,6 +278,7 @@ TOWERS: dict[str, tuple[VisionType, ...]] = {  # by the model_type of the whole;
     ),
     "llava_onevision": (VisionType(_BASE, _llava(siglip, ONEVISION_TILES), SIGLIP),),
     "minicpmv": (VisionType({**_SO400M, "image_size": 980}, _minicpm),),
+    "mllama": (VisionType(_MLLAMA, _mllama),),
     "paddleocr_vl": (VisionType({**_SO400M, "spatial_merge_size": 2}, _paddle),),
     "phi3_v": (VisionType(_L14, _phi3),),
     "smolvlm": _IDEFICS3,

@@ -27,7 +27,6 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
     r"recurrentgemma\b.*|griffin\b.*": ("its recurrence, RG-LRU, is not modelled", LAYERS),
     r"(rwkv|xlstm|retnet|stripedhyena|hyena)\b.*": ("its recurrence is not modelled", LAYERS),
     r"zamba2?\b.*": ("several of its layers share one attention block, which is not modelled", LAYERS),
-    r"(tencent-)?hunyuan-(large|a52b)\b.*": ("its layers share keys and values, which is not modelled", LAYERS),
     r"phi-3-small\b.*": ("its block-sparse attention is not modelled", LAYERS),
     r"deepseek-v4\b.*": ("its compressed attention is not modelled", LAYERS),
     r"bitnet\b.*": ("weights of 1.58 bits are no number format that is modelled", LAYERS),

@@ -39,7 +39,7 @@ def test_text_and_vision_are_the_whole_that_is_shown(name: str) -> None:
     "kind",
     [
         *("llava", "llava_next", "llava_onevision", "cohere2_vision", "idefics3", "smolvlm", "glm4v", "lfm2_vl"),
-        *("ernie4_5_vl_moe", "paddleocr_vl", "gemma3", "glm46v"),
+        *("ernie4_5_vl_moe", "paddleocr_vl", "gemma3", "glm46v", "mllama"),
     ],
 )
 def test_transformers_counts_the_class_defaults_the_same(kind: str) -> None:

@@ -27,7 +27,6 @@ from tests.support.for_each import for_each
         ("google/recurrentgemma-9b", "RG-LRU"),
         ("RWKV/rwkv-6-world-7b", "recurrence"),
         ("Zyphra/Zamba2-7B", "share one attention block"),
-        ("tencent/Tencent-Hunyuan-Large", "share keys and values"),
         ("microsoft/Phi-3-small-8k-instruct", "block-sparse"),
         ("deepseek-ai/DeepSeek-V4-Flash", "compressed attention"),
         ("microsoft/bitnet-b1.58-2B-4T", "1.58 bits"),

@@ -72,6 +72,8 @@ TOTALS = {  # billions of parameters, text and vision, as Hugging Face or a mode
     "lfm2-700m": "0.742",
     "llama-3.1-minitron-4b-depth": "4.54",
     "llama-3.1-minitron-4b-width": "4.51",
+    "llama-3.2-11b-vision": "10.67",
+    "llama-3.2-90b-vision": "88.6",
     "llama3-llava-next-8b": "8.36",
     "llava-1.5-13b": "13.35",
     "llava-1.5-7b": "7.063427072",
