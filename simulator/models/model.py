@@ -21,7 +21,7 @@ from simulator.models.operations import Counts, Op
 from simulator.models.refused import refuse_known
 from simulator.models.side_paths import LayerInputs
 from simulator.models.vision import VisionEncoder
-from simulator.profile import Number, Profile, find
+from simulator.profile import Number, Profile, find, joined, organisations
 
 KIND = "model_profiles"
 
@@ -261,7 +261,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
+TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm)(?=[-_]|$)")
 
 
 def load_model(name: str) -> Model:
@@ -270,8 +270,8 @@ def load_model(name: str) -> Model:
     Raises ProfileError, with the nearest names, if there is no such profile, NotModelledError for what is known and not
     modelled.
 
-    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
-    'qwen2.5-7b'
+    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id, load_model("bartowski/google_gemma-3-12b-it").id
+    ('qwen2.5-7b', 'gemma-3-12b')
     """
     return Model.from_yaml(_find(name))
 
@@ -280,9 +280,12 @@ def _find(name: str) -> Path:
     try:
         return find(KIND, name)
     except ProfileError:
-        plain = TUNED.sub("", name.rpartition("/")[2].lower())
-        with suppress(ProfileError):
-            return find(KIND, plain)
+        last = name.rpartition("/")[2]
+        organisation, _, rest = last.partition("_")  # as in names of those who quantise others' models
+        bare = (rest, TUNED.sub("", rest.lower())) if joined(organisation) in organisations(KIND) else ()
+        for plain in (TUNED.sub("", last.lower()), *bare):
+            with suppress(ProfileError):
+                return find(KIND, plain)
         refuse_known(name)
         with suppress(OSError):  # a name that is too long for a file
             config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)

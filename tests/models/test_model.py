@@ -15,7 +15,7 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.layout import PARTS, Layout, Weights
-from simulator.models.model import KIND, Model, load_model
+from simulator.models.model import KIND, Model, checkpoint, load_model
 from simulator.models.number_formats import FORMATS, number_format
 from simulator.models.operations import Counts, Op
 from simulator.models.recurrent import GatedDeltaNet, Mamba
@@ -244,6 +244,26 @@ def test_checkpoint_sizes_of_the_gpt_oss_model_card(name: str, gibibytes: float)
 # ------------------------------------------------------------------------------------------------------- library
 
 
+@pytest.mark.parametrize(
+    ("name", "profile", "stored"),
+    [
+        ("ggml-org/Qwen3-Coder-30B-A3B-Instruct-Q8_0-GGUF", "qwen3-30b-a3b-2507", "q8_0"),
+        ("google/gemma-3-27b-it-qat-q4_0-gguf", "gemma-3-27b", "q4_0"),
+        ("bartowski/Qwen_Qwen3-8B-GGUF:Q6_K", "qwen3-8b", "q6_K"),
+        ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b", "bnb-nf4-double"),
+        ("gaunernst/gemma-3-12b-it-qat-autoawq", "gemma-3-12b", "int4"),
+    ],
+)
+def test_repositories_of_those_who_quantise_others_models(name: str, profile: str, stored: str) -> None:
+    model, found = checkpoint(name)
+    assert (model.id, found) == (profile, stored)
+
+
+def test_a_word_before_an_underscore_is_no_organisation_that_is_not_known() -> None:
+    with pytest.raises(ProfileError, match="no model profile"):
+        load_model("someone_gemma-3-12b-it")
+
+
 def test_names_and_aliases_are_unique() -> None:
     files = {path.stem: read_yaml(path) for path in folders(KIND)[-1].glob("*.yaml")}
     own = ({stem, *(str(alias).lower() for alias in raw["aliases"])} for stem, raw in files.items())
@@ -283,6 +303,11 @@ def test_names_that_measurements_use(name: str, profile: str) -> None:
     ("name", "profile"),
     [
         ("microsoft/Orca-2-13b", "llama-2-13b"),
+        ("gemma3:27b-it-qat", "gemma-3-27b"),
+        ("deepseek-r1:32b-qwen-distill", "qwen2.5-32b"),
+        ("microsoft/DialoGPT-medium", "gpt2-medium"),
+        ("bartowski/mistralai_Mistral-Small-3.1-24B-Instruct-2503", "mistral-small-3.1-24b"),
+        ("google_gemma-3-12b-it", "gemma-3-12b"),
         ("OpenHermes-2.5-Mistral-7B", "mistral-7b-v0.1"),
         ("Phind/Phind-CodeLlama-34B-v2", "codellama-34b"),
         ("defog/sqlcoder-7b-2", "codellama-7b"),
