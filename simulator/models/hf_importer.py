@@ -275,4 +275,6 @@ def _left_out(fields: Fields, vision: Mapping[str, Any] | None, whole: str) -> l
     if vision or whole in WITH_MORE or any(fields.raw.get(part) for part in VISION_PARTS):
         kept = "the bytes of its vision encoder" if vision else "nothing of its vision part, which is not modelled"
         notes.append(f"Text part, and {kept}.")
+    if fields.raw.get("audio_config"):
+        notes.append("Nothing of its encoder of sound, which is not modelled.")
     return notes

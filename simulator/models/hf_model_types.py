@@ -41,9 +41,11 @@ from simulator.models.hf_families import (
     STEP3,
 )
 from simulator.models.hf_fields import MOE_WIDTH, WIDTH
+from simulator.models.hf_older_types import OLDER_TYPES
 from simulator.models.hf_rules import always
 
 MODEL_TYPES: dict[str, ModelType] = {
+    **OLDER_TYPES,
     "afmoe": ModelType(
         {"head_dim": 128, "sliding_window": 2048},
         windowed=rules.by_pattern,

@@ -17,6 +17,7 @@ from simulator.models.model import KIND, Model, load_model
 from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
+from tests.support.older_configs import COUNTED_OLDER, OTHER_OLDER
 from tests.support.sharing_configs import COUNTED, OTHERS
 
 LLAMA: Config = {
@@ -218,7 +219,7 @@ SHIPPED |= {  # of an architecture that transformers does not have
     ),
 }
 SHIPPED |= {name: config for name, config in CONFIGS.items() if name != "gpt2-xl"}  # measured in its own fp32
-SHIPPED |= COUNTED | OTHERS
+SHIPPED |= COUNTED | OTHERS | COUNTED_OLDER | OTHER_OLDER
 
 
 def imported(config: Config) -> Model:
@@ -247,7 +248,13 @@ OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
 def test_every_model_type_is_imported_somewhere_here() -> None:
     outer = {"gemma3", "gemma3n", "gemma4", "gemma4_unified", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
     outer |= {"qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}  # by another name the same
-    outer |= {"ernie4_5_moe_vl", "ernie4_5_vl_moe_text", "glm_ocr_text", "molmo"}  # test_hf_multimodal.py
+    outer |= {
+        "granitemoeshared",
+        "ernie4_5_moe_vl",
+        "ernie4_5_vl_moe_text",
+        "glm_ocr_text",
+        "molmo",
+    }  # test_hf_multimodal.py
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
@@ -452,7 +459,9 @@ REFUSED: list[tuple[Config, str]] = [
     ({"model_type": "hunyuan_v1_moe", "moe_topk": [8, 4]}, "moe_topk"),
     ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
     ({"model_type": "deepseek_v4"}, "'deepseek_v4'"),
-    ({"model_type": "mamba"}, "'mamba'"),
+    ({"model_type": "rwkv"}, "'rwkv'"),
+    ({"model_type": "mamba", "use_bias": True}, "use_bias"),
+    ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm"),
     ({"layer_types": ["linear_attention"] * 32}, "'linear_attention'"),
     ({"layer_types": ["chunked_attention"] * 32}, "'chunked_attention'"),
     ({"attn_type_list": [0] * 32}, "linear attention"),

@@ -60,7 +60,7 @@ WITHOUT_VISION: dict[str, tuple[Config, str]] = {  # the shipped profile whose l
         {
             "model_type": "qwen3_omni_moe",
             "thinker_config": {
-                "model_type": "qwen3_omni_moe_thinker",
+                **{"model_type": "qwen3_omni_moe_thinker", "audio_config": {"d_model": 1280}},
                 "text_config": QWEN3_MOE | {"model_type": "qwen3_omni_moe_text", "moe_intermediate_size": 768},
                 "vision_config": {"depth": 27},
             },
@@ -101,6 +101,7 @@ def test_the_language_model_is_found_where_its_encoder_is_not_modelled(kind: str
     found, like = imported({"torch_dtype": "bfloat16", **config}), load_model(shipped)
     assert found.vision is None
     assert "nothing of its vision part" in found.notes
+    assert ("Nothing of its encoder of sound" in found.notes) == (kind == "qwen3_omni")
     assert [found.blocks[each] for each in found.layer_names] == [like.blocks[each] for each in like.layer_names]
     assert found.parameters == like.parameters
 

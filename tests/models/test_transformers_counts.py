@@ -7,6 +7,7 @@ import pytest
 from simulator.models.hf_importer import model_from_config
 from simulator.models.model import Model
 from tests.support.model_configs import CONFIGS
+from tests.support.older_configs import COUNTED_OLDER
 from tests.support.sharing_configs import COUNTED
 
 pytestmark = pytest.mark.slow
@@ -18,7 +19,7 @@ BY_ANOTHER_NAME = {
 }  # models of other repositories, with these layers
 
 
-EVERY = CONFIGS | COUNTED
+EVERY = CONFIGS | COUNTED | COUNTED_OLDER
 
 
 @pytest.mark.parametrize("name", EVERY)
