@@ -14,16 +14,18 @@ WRITERS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 OWN_WRITERS = ("InternVLChatModel", "MiniCPMV", "MiniCPMO", "Ovis", "Ovis2_5", "OmniModel")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 SAME = {  # whose layers a language model has, where that goes by another name; a whole where its config is flat
+    "Keye": "qwen3",
+    "KeyeVL1_5": "qwen3",
     "dots_ocr": "qwen2",
     "glm46v_text": "glm4",
     "glm4v": "glm4",
     "glm4v_moe": "glm4_moe",
     "glm4v_moe_text": "glm4_moe",
     "glm4v_text": "glm4",
-    "keye": "qwen3",
     "llava_llama": "llama",
     "llava_mistral": "mistral",
     "llava_qwen": "qwen2",
+    "molmo2_text": "qwen3",
     "paddleocr_vl": "ernie4_5",
     "paddleocr_vl_text": "ernie4_5",
     "phi3_v": "phi3",

@@ -178,8 +178,8 @@ VISION_TYPES: dict[str, tuple[VisionType, ...]] = {  # by the model_type of the 
     **dict.fromkeys(("mistral3", "lighton_ocr"), (PIXTRAL,)),
     **dict.fromkeys(("gemma4", "gemma4_unified"), (GEMMA4,)),
     "qwen2_vl": (QWEN2,),
-    "qwen2_5_vl": (QWEN25,),
-    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe"), (QWEN3_VL,)),
+    **dict.fromkeys(("qwen2_5_vl", "qwen2_5_omni"), (QWEN25,)),
+    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe"), (QWEN3_VL,)),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), (QWEN3,)),
     **dict.fromkeys(("kimi_k25", "kimi_vl"), (KIMI,)),
 }

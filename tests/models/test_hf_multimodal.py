@@ -56,17 +56,6 @@ def test_transformers_counts_the_class_defaults_the_same(kind: str) -> None:
 
 QWEN3_MOE = sized("", "48 2048 32 4 768 152064 65536", head_dim=128, num_experts=128, num_experts_per_tok=8)
 WITHOUT_VISION: dict[str, tuple[Config, str]] = {  # the shipped profile whose layers it has
-    "qwen3_omni": (
-        {
-            "model_type": "qwen3_omni_moe",
-            "thinker_config": {
-                **{"model_type": "qwen3_omni_moe_thinker", "audio_config": {"d_model": 1280}},
-                "text_config": QWEN3_MOE | {"model_type": "qwen3_omni_moe_text", "moe_intermediate_size": 768},
-                "vision_config": {"depth": 27},
-            },
-        },
-        "qwen3-omni-30b-a3b",
-    ),
     "deepseek_ocr": (
         {
             "model_type": "deepseek_vl_v2",
@@ -76,6 +65,18 @@ WITHOUT_VISION: dict[str, tuple[Config, str]] = {  # the shipped profile whose l
             "vision_config": {"model_type": "vision", "width": {"clip-l-14-224": {}, "sam_vit_b": {}}},
         },
         "deepseek-ocr",
+    ),
+    "molmo2": (
+        {
+            "model_type": "molmo2",
+            "text_config": sized("molmo2_text", "36 4096 32 8 12288 151936 40960", head_dim=128),
+            "vision_config": {"model_type": "molmo2_vision"},
+        },
+        "qwen3-8b",
+    ),
+    "keye": (
+        {**sized("Keye", "36 4096 32 8 12288 151936 40960", head_dim=128), "vision_config": {"hidden_size": 1152}},
+        "qwen3-8b",
     ),
     "phi4mm": (
         flat("phi4mm", sized("", "32 3072 24 8 8192 200064 131072", head_dim=128, tie_word_embeddings=True)),
@@ -101,9 +102,20 @@ def test_the_language_model_is_found_where_its_encoder_is_not_modelled(kind: str
     found, like = imported({"torch_dtype": "bfloat16", **config}), load_model(shipped)
     assert found.vision is None
     assert "nothing of its vision part" in found.notes
-    assert ("Nothing of its encoder of sound" in found.notes) == (kind == "qwen3_omni")
     assert [found.blocks[each] for each in found.layer_names] == [like.blocks[each] for each in like.layer_names]
     assert found.parameters == like.parameters
+
+
+def test_the_thinker_of_an_omni_model_is_what_is_served() -> None:
+    thinker = {
+        **{"model_type": "qwen3_omni_moe_thinker", "audio_config": {"d_model": 1280}, "vision_config": {"depth": 27}},
+        "text_config": QWEN3_MOE | {"model_type": "qwen3_omni_moe_text", "moe_intermediate_size": 768},
+    }
+    found = imported({"model_type": "qwen3_omni_moe", "dtype": "bfloat16", "thinker_config": thinker})
+    assert found.parameters == load_model("qwen3-omni-30b-a3b").parameters
+    assert found.vision is not None
+    assert found.vision.parameters == load_model("qwen3-vl-30b-a3b").vision.parameters
+    assert "Nothing of its encoder of sound" in found.notes
 
 
 def test_the_text_of_glm_ocr_has_the_parameters_of_its_class_defaults() -> None:

@@ -128,6 +128,7 @@ def test_parameters_that_llama_cpp_prints_for_gguf_files(name: str, billions: fl
         ("internvl3.5-14b", "15.1"),
         ("internvl3.5-38b", "38.4"),
         ("internvl3.5-30b-a3b", "30.8"),
+        ("internvl3.5-20b-a4b", "21.2"),
         ("internvl3.5-241b-a28b", "240.7"),
         ("internvl3.5-4b", "4.7"),
         ("internvl3.5-2b", "2.3"),
