@@ -35,31 +35,21 @@ SAME = {  # whose layers a language model has, where that goes by another name; 
     "qwen3_omni_moe_text": "qwen3_moe",
     "video_llama_3": "qwen2",
 }
-WITH_MORE = {
-    "molmo",
-    "ovis",
-    "ovis2_5",
-    "phi4mm",
-    "phi4_multimodal",
-    "llava_llama",
-    "llava_mistral",
-    "llava_qwen",
-    "minicpmo",
-}
-MINICPM = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3", "4": "llama"}  # by its version
+# Of these the rest, encoders or tables, is named in no part that is read.
+WITH_MORE = {"llava_llama", "llava_mistral", "llava_qwen", "minicpmo", "molmo", "ovis", "ovis2_5", "phi4_multimodal"}
+WITH_MORE |= {"phi4mm"}
+MINICPM = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}  # by its version
 # Class defaults that a text_config leaves out: configs are saved without them.
-_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-CONTEXT = "max_position_embeddings"
-LEFT_OUT: dict[str, dict[str, Any]] = {
-    "cohere2": dict(zip((*_SIZES, CONTEXT), (8192, 22528, 40, 64, 256000, 8192), strict=True)),
-    "gemma": dict(zip((*_SIZES, CONTEXT), (3072, 24576, 28, 16, 256000, 8192), strict=True))
-    | {"num_key_value_heads": 16},
-    "gemma2": dict(zip((*_SIZES, CONTEXT), (2304, 9216, 26, 8, 256000, 8192), strict=True))
-    | {"num_key_value_heads": 4},
-    "llama": dict(zip((*_SIZES, CONTEXT), (4096, 11008, 32, 32, 32000, 2048), strict=True)),
-    "mistral": dict(zip((*_SIZES, CONTEXT), (4096, 14336, 32, 32, 32000, 131072), strict=True)),
-    "qwen2": dict(zip((*_SIZES, CONTEXT), (4096, 22016, 32, 32, 151936, 32768), strict=True)),
-    "qwen3": dict(zip((*_SIZES, CONTEXT), (4096, 22016, 32, 32, 151936, 32768), strict=True)),
+SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+LEFT_OUT: dict[str, dict[str, int]] = {
+    kind: dict(zip((*SIZES, "max_position_embeddings"), sizes, strict=True))
+    for kind, sizes in {
+        "cohere2": (8192, 22528, 40, 64, 256000, 8192),
+        "llama": (4096, 11008, 32, 32, 32000, 2048),
+        "mistral": (4096, 14336, 32, 32, 32000, 131072),
+        "qwen2": (4096, 22016, 32, 32, 151936, 32768),
+        "qwen3": (4096, 22016, 32, 32, 151936, 32768),
+    }.items()
 }
 
 

@@ -35,10 +35,18 @@ def _gemma3(vision: Fields, whole: Fields) -> dict[str, Any]:
     return encoder(vision, parameters, tokens, max(1, patches // tokens), gated=False)
 
 
+def _merged(vision: Fields) -> int:
+    """Return the patches that Llama 4 makes one token of: 1 / pixel_shuffle_ratio^2."""
+    ratio = vision.raw["pixel_shuffle_ratio"]
+    if not isinstance(ratio, int | float) or not 0.01 < ratio <= 1:
+        raise vision.error("pixel_shuffle_ratio", f"{ratio!r} is not between 0 and 1", "Correct it")
+    return round(ratio**-2)
+
+
 def _llama4(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Llama 4's: an image is LLAMA_TILES tiles, 1 / pixel_shuffle_ratio^2 patches of which become a token."""
     hidden, patch, shared = vision.count("hidden_size"), vision.count("patch_size"), vision.count("projector_input_dim")
-    patches, merged = (vision.count("image_size") // patch) ** 2, round(float(vision.raw["pixel_shuffle_ratio"]) ** -2)
+    patches, merged = (vision.count("image_size") // patch) ** 2, _merged(vision)
     embedding = COLOURS * patch**2 * hidden + hidden + (patches + 1) * hidden + 4 * hidden
     adapter = vision.count("intermediate_size") * shared + shared * vision.count("projector_output_dim")
     projector = vision.count("vision_output_dim") * whole.count(*HIDDEN)

@@ -17,6 +17,7 @@ from simulator.models.model import KIND, Model, load_model
 from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
+from tests.support.multimodal_configs import MULTIMODAL
 from tests.support.older_configs import COUNTED_OLDER, OTHER_OLDER
 from tests.support.sharing_configs import COUNTED, OTHERS
 
@@ -613,9 +614,12 @@ JUNK = st.recursive(
 
 
 @settings(max_examples=10)
-@given(st.sampled_from(list(SHIPPED)), st.data())
-def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
-    config = SHIPPED[name]
+@given(st.sampled_from([*SHIPPED.values(), *MULTIMODAL.values()]), st.data())
+def test_no_config_breaks_the_importer(config: Config, data: st.DataObject) -> None:
+    part = data.draw(st.sampled_from(sorted(key for key, value in config.items() if isinstance(value, dict)) or [""]))
+    if part:
+        inner = data.draw(st.dictionaries(st.sampled_from(list(config[part]) or ["a"]), JUNK, max_size=2))
+        config = {**config, part: {**config[part], **inner}}
     more = ["text_config", "layer_types", "head_dim", "quantization_config", "mlp_only_layers", "architectures"]
     keys = st.sampled_from([*config, *more])
     patch = data.draw(st.dictionaries(keys, JUNK, max_size=3))

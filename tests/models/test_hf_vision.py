@@ -113,6 +113,12 @@ def test_a_flat_config_of_qwen_has_its_encoder_too() -> None:
     assert model_from_config(flat, "a", "config.json") == model_from_config(nested, "a", "config.json")
 
 
+@pytest.mark.parametrize("ratio", [0, "0.5", None, 10**400, float("nan"), []])
+def test_a_ratio_that_is_none_is_named(ratio: Any) -> None:
+    with pytest.raises(ProfileError, match="vision_config: pixel_shuffle_ratio"):
+        encoder("llama4", LLAMA4 | {"pixel_shuffle_ratio": ratio}, 5120)
+
+
 def test_a_malformed_field_is_named() -> None:
     with pytest.raises(ProfileError, match="vision_config: patch_size"):
         encoder("mistral3", PIXTRAL | {"patch_size": "14"}, 4096)
