@@ -261,7 +261,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm)(?=[-_]|$)")
+TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")
 
 
 def load_model(name: str) -> Model:

@@ -328,7 +328,7 @@ def ending(name: str) -> tuple[str, str]:
     (('Qwen3-8B', 'q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
     """
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
-    if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
+    if repository := re.fullmatch(r"(.+?)(?:[-.]i1)?[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
         rest, inner = (repository[1], "") if repository[2] else ending(repository[1])
         stored = inner or _spelt(repository[2] or "Q4_K_M")
         return (rest, stored) if stored else (name, "")

@@ -253,6 +253,9 @@ def test_checkpoint_sizes_of_the_gpt_oss_model_card(name: str, gibibytes: float)
         ("bartowski/Qwen_Qwen3-8B-GGUF:Q6_K", "qwen3-8b", "q6_K"),
         ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b", "bnb-nf4-double"),
         ("gaunernst/gemma-3-12b-it-qat-autoawq", "gemma-3-12b", "int4"),
+        ("mradermacher/Qwen3-8B-i1-GGUF:i1-IQ4_XS", "qwen3-8b", "iq4_XS"),
+        ("huihui-ai/Qwen3-8B-abliterated", "qwen3-8b", ""),
+        ("failspy/Meta-Llama-3-70B-Instruct-abliterated-v3.5", "llama-3-70b", ""),
     ],
 )
 def test_repositories_of_those_who_quantise_others_models(name: str, profile: str, stored: str) -> None:
