@@ -275,6 +275,15 @@ def joined(name: str) -> str:
     return re.sub(r"[\s_:-]+", "", name.lower())
 
 
+def organisations(kind: str) -> set[str]:
+    """Return the organisations in aliases of a kind's profiles, as `joined` has them.
+
+    >>> "mistralai" in organisations("model_profiles")
+    True
+    """
+    return {alias.partition("/")[0] for alias in _aliases(kind, os.environ.get("INFERCAST_PROFILES")) if "/" in alias}
+
+
 def _read_aliases(kind: str) -> Iterator[tuple[str, Path]]:
     for folder in reversed(folders(kind)):
         for path in sorted(folder.glob("*.yaml")):

@@ -83,10 +83,15 @@ def _said_of(values: Collection[str]) -> Flag:
 
 
 def _name(model: Model) -> str:
-    """Return the repository of the model on Hugging Face, that of its instruction-tuned form first."""
-    names = [each for each in model.aliases if "/" in each and "meta-llama/Meta-" not in each]
-    tuned = [each for each in names if each.lower().endswith(("instruct", "-it"))]
-    return [*tuned, *names, model.id][0]
+    """Return the repository of the model on Hugging Face: its publisher's first instruction-tuned form, or its first.
+
+    The publisher is that of the first alias; Llama 3.1's repositories have lost the Meta of their names.
+    """
+    names = [each for each in model.aliases if "/" in each]
+    own = [each for each in names if each.partition("/")[0] == names[0].partition("/")[0]]
+    now = [each for each in own if "meta-llama/Meta-" not in each] or own
+    tuned = [each for each in now if each.lower().endswith(("instruct", "-it")) or "instruct" in now[0].lower()]
+    return [*tuned, *now, model.id][0]
 
 
 def _checkpoint(deployment: Deployment) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.blocks import Repeat
 from simulator.models.layout import Layout
-from simulator.models.model import Model, Repeat
+from simulator.models.model import Model
 from simulator.models.operations import Counts, Experts, Op
 from simulator.profile import Source
 from simulator.roofline.collectives import host_bytes_per_s

@@ -131,6 +131,6 @@ def _head_of_one_block(name: str, model: Model, layout: Layout) -> Draft:
     block = model.blocks[model.layer_names[-1]]
     join = linear(f"{name} projection", (2 * model.hidden, model.hidden), layout)
     logits = _logits(model, layout)
-    weights = layout.weight_bytes(block.weights(model, layout)) + join.weight_bytes
+    weights = layout.weight_bytes(block.weights(model.hidden, model.norm_parameters, layout)) + join.weight_bytes
     cache = block.mixer.cache_bytes_per_token(layout) / layout.dp if block.mixer is not None else 0.0
     return Draft((*layout.of_one_rank((join, *block.ops(model.hidden, layout))), *logits), weights, cache)

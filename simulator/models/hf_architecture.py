@@ -15,7 +15,9 @@ class ModelType:
     `defaults`: class defaults on which published configs rely; None for KV heads means as many as heads.
     `windowed(layer, fields)`: layers whose window is the field `span`, where the config has no `layer_types`.
     `linear(layer, fields)`: recurrent layers, as built by `recurrent(fields)`. `layers(fields, count)`: both at once,
-    with each feed-forward part. `shape(fields, kind)`: what is special about the attention of one kind of layer. A bias
+    with each feed-forward part. `reused(layer, fields)`: layers that cache nothing and read what an earlier one cached.
+    `beside`, `layer_inputs`: small paths of every layer, and embeddings of each layer's own. `shape(fields, kind)`:
+    what is special about the attention of one kind of layer. A bias
     is there, is not, or depends on the named field. `expert_width`: fields of a routed expert's width, empty for models
     without experts. `refused`: fields that are not modelled if set; `handled`: fields that are, though elsewhere
     refused.
@@ -29,6 +31,9 @@ class ModelType:
     layers: Callable[[Fields, int], list[LayerKind]] | None = None
     norms: int = 2
     expert_norms: int | None = None
+    reused: Callable[[int, Fields], bool] = never
+    beside: Callable[[Fields], list[dict[str, Any]]] | None = None
+    layer_inputs: Callable[[Fields], dict[str, Any] | None] | None = None
     norm_bias: bool = False
     embedding_norm: bool = False
     learned_positions: Callable[[Fields], int] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
+from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_fields import MOE_WIDTH
 
@@ -34,11 +35,21 @@ DEEPSEEK2 = ModelType(
     latent=True,
     expert_width=MOE_WIDTH,
     refused=("attention_bias", "mlp_bias"),
+    derive=hybrids.deepseek,
 )
 DEEPSEEK3 = replace(
     DEEPSEEK2,
     defaults={"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
     router_bias=True,
+    derive=None,
+)
+ERNIE_MOE = ModelType(
+    {"tie_word_embeddings": True, "moe_layer_start_index": 1},
+    qkv_bias="use_bias",
+    output_bias="use_bias",
+    router_bias=True,
+    expert_width=MOE_WIDTH,
+    derive=hybrids.ernie,
 )
 DEEPSEEK32 = replace(
     DEEPSEEK3,
@@ -73,8 +84,49 @@ GEMMA4 = replace(
     router_bias=True,
     router_scale=True,
     expert_width=MOE_WIDTH,
-    handled=("use_bidirectional_attention",),
+    handled=("use_bidirectional_attention", "num_kv_shared_layers"),
+    reused=sharing.last_reused,
+    beside=sharing.beside,
+    layer_inputs=sharing.layer_inputs,
     derive=rules.gemma4,
+)
+GEMMA3N = replace(
+    GEMMA1,
+    defaults=GEMMA
+    | {"sliding_window": 512, "sliding_window_pattern": 5, "laurel_rank": 64, "altup_num_inputs": 4}
+    | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "num_kv_shared_layers": 15},
+    windowed=rules.by_pattern,
+    qk_norm="head",
+    handled=("num_kv_shared_layers",),
+    reused=sharing.last_reused,
+    beside=sharing.beside,
+    layer_inputs=sharing.layer_inputs,
+    derive=sharing.gemma3n,
+)
+LONGCAT = replace(
+    DEEPSEEK3,
+    defaults={"q_lora_rank": 1536, "n_shared_experts": 0},
+    layers=sharing.longcat_layers,
+    expert_norms=0,
+    expert_width=("expert_ffn_hidden_size",),
+    router_dtype="fp32",
+    derive=sharing.longcat,
+)
+MIMO2 = ModelType(
+    {"head_dim": 192, "v_head_dim": 128, "n_shared_experts": 0},
+    layers=sharing.mimo_layers,
+    shape=sharing.mimo_shape,
+    router_bias=True,
+    router_dtype="fp32",
+    expert_width=MOE_WIDTH,
+    refused=("attention_bias", "add_full_attention_sink_bias"),
+)
+STEP3 = ModelType(
+    {},
+    layers=sharing.step3_layers,
+    shape=sharing.step3_shape,
+    expert_width=MOE_WIDTH,
+    shared="share_expert_dim",
 )
 LLAMA4 = ModelType(
     {"attention_chunk_size": 8192, "num_key_value_heads": 8, "head_dim": 128, "interleave_moe_layer_step": 1},

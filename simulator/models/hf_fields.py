@@ -9,6 +9,12 @@ HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "attention_heads")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
 WIDTH = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+CONTEXT = (
+    *("max_position_embeddings", "max_position_embedding", "n_positions", "max_seq_len", "seq_length", "n_ctx"),
+    "model_max_length",
+)
+EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 MOE_WIDTH = ("moe_intermediate_size",)
 
 

@@ -3,25 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from simulator.day import today
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
 from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
-from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
+from simulator.models.hf_fields import CONTEXT, EXPERTS, HEADS, HIDDEN, KV_HEADS, Fields
+from simulator.models.hf_layer_kinds import layer_kinds
 from simulator.models.hf_layer_runs import block_names, runs
 from simulator.models.hf_model_types import MODEL_TYPES
 from simulator.models.hf_quantization import mlx_weight_dtype, quantization_notes, weight_dtype
-from simulator.models.hf_rules import LayerKind
-from simulator.models.hf_vision import vision_from_config
+from simulator.models.hf_rules import REUSED, WIDE, LayerKind
+from simulator.models.hf_text_part import OWN_WRITERS, WITH_MORE, WRITERS, text_part
+from simulator.models.hf_vision import VISION_PARTS, vision_from_config
 from simulator.models.model import KIND, Model
 from simulator.profile_files import MAX_PROFILE_BYTES, refuse_name, write_yaml
 from simulator.schema_versions import VERSIONS
 
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
-EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 CHOSEN = (
     "num_experts_per_tok",
     "experts_per_token",
@@ -34,8 +33,6 @@ CHOSEN = (
 SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size")
 SHARED_EXPERTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 PREDICTION_LAYERS = ("num_nextn_predict_layers", "num_mtp_modules", "num_mtp_layers")
-T = TypeVar("T")
-MAX_LAYERS = 1000
 
 # Fields that change what layers do or hold; each is refused wherever it is set and its model_type does not handle it.
 REFUSED = {
@@ -54,12 +51,7 @@ REFUSED = {
     "is_encoder_decoder": "an encoder",
 }
 # Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
-_GEMMA3N = "its layers gate their residual streams (AltUp), add embeddings of their own and share caches"
-_MLLAMA = "its cross-attention layers keep a cache of image tokens, and run only where there is an image"
-UNMODELLED = {
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), _GEMMA3N),
-    **dict.fromkeys(("mllama", "mllama_text_model"), _MLLAMA),
-}
+UNMODELLED = {"paligemma": "its prompts attend in both directions"}
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "bf16"}
 
 
@@ -71,22 +63,25 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     Raises NotModelledError for what infercast does not model, ProfileError for a field that is missing or malformed.
     """
     fields, model_type = _resolved(config, where)
-    kinds = _kinds(fields, model_type)
+    kinds = layer_kinds(fields, model_type)
     names = block_names(kinds)
     blocks = {name: _block(fields, model_type, kind) for name, kind in dict(zip(names, kinds, strict=True)).items()}
     dtype, notes = _dtype(fields)
     quant = fields.part("quantization_config")
     made = today().isoformat()
+    whole = str(config.get("model_type"))
+    vision = vision_from_config(fields, whole)
     return _given(
         schema_version=VERSIONS[Model.__name__],
         name=name,
-        notes=" ".join([*notes, *quantization_notes(quant), *_left_out(fields)]),
+        notes=" ".join([*notes, *quantization_notes(quant), *_left_out(fields, vision, whole)]),
         sources={"config": {"text": where, "date": made, "evidence": "datasheet"}},
         hidden=fields.count(*HIDDEN),
         vocab=fields.count("vocab_size"),
         max_context_tokens=fields.count(*CONTEXT),
         tied_embeddings=fields.flag("tie_word_embeddings"),
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
+        layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -94,7 +89,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         weight_dtype=mlx_weight_dtype(fields.part("quantization")) or weight_dtype(quant) or dtype,
         blocks=blocks,
         layers=runs(names),
-        vision=vision_from_config(fields),
+        vision=vision,
     )
 
 
@@ -142,26 +137,26 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]:
     """Return the text part of a config with its class defaults, and the structure that its model_type implies."""
-    raw = {**config, **Fields(config, where).part("text_config").raw}
+    raw = text_part(config, where)
     fields = Fields(raw, where)
     model_type = MODEL_TYPES.get(str(raw.get("model_type")))
-    if because := UNMODELLED.get(str(raw.get("model_type"))):
-        raise NotModelledError(f"{where}: model_type {raw['model_type']!r}", because, "Take another model")
+    for given in (str(config.get("model_type")), str(raw.get("model_type"))):
+        if because := UNMODELLED.get(given):
+            raise NotModelledError(f"{where}: model_type {given!r}", because, "Take another model")
     for name, what in REFUSED.items():
         if raw.get(name) and not (model_type and name in model_type.handled):
             raise fields.refusal(name, f"{what}: not modelled")
     if "peft_type" in raw:
         remedy = "Import its base model; --set enable_lora=true counts adapters beside it"
         raise NotModelledError(f"{where}: peft_type {raw['peft_type']!r}", "an adapter is no model", remedy)
-    if "model_type" not in raw:
+    if raw.get("model_type") is None:
         raise fields.error("model_type", "this field is required and missing", "Add it")
     if model_type is None:
         given = str(raw["model_type"])
         because = "this architecture is not modelled"
         raise NotModelledError(f"{where}: model_type {given!r}", because, nearest(given, MODEL_TYPES))
-    heads = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
     architectures = fields.each("architectures")
-    if architectures and not any(str(each).endswith(heads) for each in architectures):
+    if architectures and not any(str(each).endswith(WRITERS + OWN_WRITERS) for each in architectures):
         raise fields.refusal("architectures", "only models that generate text are modelled")
     for name in model_type.refused:
         if raw.get(name):
@@ -184,16 +179,18 @@ def _bias(fields: Fields, rule: bool | str) -> bool:
 
 def _block(fields: Fields, model_type: ModelType, kind: LayerKind) -> dict[str, Any]:
     mixer, ffn = kind
-    norms = model_type.expert_norms if ffn == "experts" and model_type.expert_norms else model_type.norms
+    norms = model_type.norms if ffn != "experts" or model_type.expert_norms is None else model_type.expert_norms
+    beside = tuple(model_type.beside(fields)) if model_type.beside else ()
     return {
         **({} if mixer == "none" else {"mixer": _mixer(fields, model_type, mixer)}),
-        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn == "experts")}),
+        **({} if ffn == "none" else {"ffn": _ffn(fields, model_type, ffn)}),
         **({} if norms == 2 else {"norms": norms}),
-        **({"parallel": True} if model_type.parallel else {}),
+        **_given(parallel=model_type.parallel, beside=beside),
     }
 
 
-def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
+def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str, Any]:
+    kind = stated_kind.removesuffix(REUSED)
     if kind == "linear" and model_type.recurrent:
         return model_type.recurrent(fields)
     heads = fields.count(*HEADS)
@@ -220,6 +217,7 @@ def _mixer(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
         "qk_norm": None if fields.raw.get("use_qk_norm") is False else model_type.qk_norm,
         "sinks": model_type.sinks,
         "gate": model_type.gate and fields.raw.get("attn_output_gate") is not False,
+        "reuses_cache": kind != stated_kind,
         "window": fields.count(model_type.span) if kind == "local" else None,
     }
     return _given(**{**stated, **special})
@@ -232,11 +230,11 @@ def _head_dim(fields: Fields, heads: int) -> int:
     return stated or hidden // heads
 
 
-def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
+def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
     plain = {} if model_type.gated else {"gated": False}
-    if not routed:
-        bias = _bias(fields, model_type.ffn_bias)
-        return {**_given(kind="dense", intermediate=fields.count(*model_type.dense_width), bias=bias), **plain}
+    if kind != "experts":
+        width = fields.count(*model_type.dense_width) * (2 if kind == WIDE else 1)
+        return {**_given(kind="dense", intermediate=width, bias=_bias(fields, model_type.ffn_bias)), **plain}
     width = fields.count(*model_type.expert_width)
     shared = fields.maybe(model_type.shared or SHARED[0], *SHARED) or (fields.maybe(*SHARED_EXPERTS) or 0) * width
     block = _given(
@@ -251,73 +249,9 @@ def _ffn(fields: Fields, model_type: ModelType, routed: bool) -> dict[str, Any]:
         router_scale=model_type.router_scale,
         router_dtype=model_type.router_dtype,
         expert_bias=model_type.expert_bias,
+        zero_experts=fields.maybe("zero_expert_num"),
     )
     return {**block, **plain}
-
-
-def _kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
-    """Return the kind of each layer's parts; a layer whose window covers the whole context counts as global."""
-    layers = fields.maybe(*LAYERS) or len(fields.each("layers_block_type") or ()) or fields.count(*LAYERS)
-    if layers > MAX_LAYERS:
-        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
-    if model_type.layers:
-        return model_type.layers(fields, layers)
-    sparse = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
-    return list(zip(_mixer_kinds(fields, model_type, layers), sparse, strict=True))
-
-
-def _mixer_kinds(fields: Fields, model_type: ModelType, layers: int) -> list[str]:
-    local = "chunked_attention" if model_type.span == "attention_chunk_size" else "sliding_attention"
-    known = {local: "local", "full_attention": "global"}
-    known |= {"linear_attention": "linear"} if model_type.recurrent else {}
-    known |= {"indexed_attention": "global"} if model_type.indexer else {}
-    kinds = _per_layer(fields, "layer_types", known, layers)
-    if any(kind != 1 for kind in fields.each("attn_type_list") or ()):
-        raise fields.refusal("attn_type_list", "linear attention: not modelled")
-    if kinds is None:
-        kinds = [_mixer_kind(layer, fields, model_type) for layer in range(layers)]
-    if "local" in kinds and fields.count(model_type.span) >= fields.count(*CONTEXT):
-        kinds = ["global" if kind == "local" else kind for kind in kinds]
-    return kinds
-
-
-def _mixer_kind(layer: int, fields: Fields, model_type: ModelType) -> str:
-    if model_type.linear(layer, fields):
-        return "linear"
-    return "local" if model_type.windowed(layer, fields) else "global"
-
-
-def _sparse(fields: Fields, model_type: ModelType, layers: int) -> list[bool]:
-    """Return whether each layer has routed experts; with null or 0 experts none has."""
-    stated = next((name for name in EXPERTS if name in fields.raw), None)
-    if stated and fields.maybe(*EXPERTS) and not model_type.expert_width:
-        raise fields.refusal(stated, "experts are not modelled in this architecture")
-    if not model_type.expert_width or (stated and not fields.maybe(*EXPERTS)):
-        return [False] * layers
-    listed = _per_layer(fields, "mlp_layer_types", {"sparse": True, "dense": False}, layers)
-    if fields.each("moe_layers") is not None:
-        return [layer in (fields.each("moe_layers") or ()) for layer in range(layers)]
-    if listed is not None:
-        return listed
-    first, only = fields.maybe("first_k_dense_replace") or 0, fields.each("mlp_only_layers") or ()
-    step = fields.maybe("decoder_sparse_step", "interleave_moe_layer_step") or 1
-    every = fields.maybe("moe_layer_freq") or 1
-    return [
-        layer >= first and layer not in only and (layer + 1) % step == 0 and layer % every == 0
-        for layer in range(layers)
-    ]
-
-
-def _per_layer(fields: Fields, name: str, known: Mapping[str, T], layers: int) -> list[T] | None:
-    kinds = fields.each(name)
-    if kinds is None:
-        return None
-    unknown = [kind for kind in kinds if str(kind) not in known]
-    if unknown:
-        raise NotModelledError(f"{fields.where}: {name} {unknown[0]!r}", "not modelled", f"Known: {', '.join(known)}")
-    if len(kinds) != layers:
-        raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Correct one of the two")
-    return [known[kind] for kind in kinds]
 
 
 def _dtype(fields: Fields) -> tuple[str, list[str]]:
@@ -331,15 +265,16 @@ def _dtype(fields: Fields) -> tuple[str, list[str]]:
     return DTYPES[stated], [note] if stated == "float32" else []
 
 
-def _left_out(fields: Fields) -> list[str]:
+def _left_out(fields: Fields, vision: Mapping[str, Any] | None, whole: str) -> list[str]:
     """Return notes on parts of the checkpoint that do not belong to the served text model."""
     left_out = [f"{name} {fields.maybe(name)}" for name in PREDICTION_LAYERS if fields.maybe(name)]
     notes = []
     if left_out:
         what = f"The multi-token-prediction layers ({', '.join(left_out)})"
         notes.append(f"{what} are left out: they serve speculative decoding only.")
-    if fields.raw.get("vision_config"):
-        known = vision_from_config(fields) is not None
-        kept = "the bytes of its vision encoder" if known else "nothing of its vision part, which is not modelled"
+    if vision or whole in WITH_MORE or any(fields.raw.get(part) for part in VISION_PARTS):
+        kept = "the bytes of its vision encoder" if vision else "nothing of its vision part, which is not modelled"
         notes.append(f"Text part, and {kept}.")
+    if fields.raw.get("audio_config"):
+        notes.append("Nothing of its encoder of sound, which is not modelled.")
     return notes

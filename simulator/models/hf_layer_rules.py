@@ -10,7 +10,7 @@ from typing import Any
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_rules import Derived, LayerKind
 
-LOCAL = "sliding_attention"
+LOCAL, LAST = "sliding_attention", "moe_layer_end_index"
 
 
 def _first_dense(fields: Fields, name: str, layers: int) -> list[str]:
@@ -127,10 +127,47 @@ def ernie(fields: Fields) -> Derived:
     return {"first_k_dense_replace": fields.maybe("moe_layer_start_index"), **step}, {}
 
 
+def ernie_vl(fields: Fields) -> Derived:
+    """Return the experts of text of ERNIE 4.5 VL, which lists them before those of images, and count the latter.
+
+    An expert of images has 3 h i parameters, h + 1 of the router. Raises ProfileError for a malformed list.
+    """
+    first: dict[str, Any] = {}
+    second: dict[str, Any] = {}
+    for name in ("moe_num_experts", "moe_intermediate_size", "moe_layer_start_index", LAST):
+        value = fields.raw.get(name)
+        pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
+        first[name], second[name] = pair
+    images, final = Fields({**fields.raw, **second}, fields.where), fields.count("num_hidden_layers") - 1
+    ends = [min(each, final) if isinstance(each, int) else final for each in (first[LAST], second[LAST])]
+    first[LAST] = ends[0]  # the config's own are beyond the last layer
+    routed = (fields.each("mlp_layer_types") or []).count("sparse")
+    routed = routed or ends[1] - (images.maybe("moe_layer_start_index") or 0) + 1
+    hidden = fields.count(*HIDDEN)
+    expert = 3 * hidden * images.count("moe_intermediate_size") + hidden + 1
+    count = routed * images.count("moe_num_experts") * expert
+    derived, changes = ernie(Fields({**fields.raw, **first}, fields.where))
+    return {**first, **derived, "experts_of_images": count}, changes
+
+
+def deepseek(fields: Fields) -> Derived:
+    """Return whether a DeepSeek-V2 has latent attention: its small mixtures of experts switch it off."""
+    return {}, {"latent": fields.raw.get("use_mla") is not False}
+
+
 def afmoe(fields: Fields) -> Derived:
     """Return the dense layers of Trinity, which come first, and how often a layer has no window."""
     every = fields.maybe("global_attn_every_n_layers") or 4
     return {"first_k_dense_replace": fields.maybe("num_dense_layers"), "sliding_window_pattern": every}, {}
+
+
+def listed_layers(fields: Fields, name: str) -> set[int]:
+    """Return the layers that a field lists, as '3,4,5' or [3, 4, 5]. Raises ProfileError for anything else."""
+    stated = fields.raw.get(name)
+    each = stated.split(",") if isinstance(stated, str) else stated
+    if not isinstance(each, list) or not all(str(layer).strip().isdigit() for layer in each):
+        raise fields.error(name, f"{stated!r} is not a list of layers, as '3,4,5'", "Correct it")
+    return {int(layer) for layer in each}
 
 
 def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
@@ -138,12 +175,9 @@ def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
     Raises ProfileError if a list is too short or malformed.
     """
-    listed, routed = fields.each("layer_types") or [], fields.raw.get("moe_layers_enum")
+    listed, experts = fields.each("layer_types") or [], listed_layers(fields, "moe_layers_enum")
     if len(listed) < layers:
         raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Correct one of the two")
-    if not isinstance(routed, str) or not all(each.strip().isdigit() for each in routed.split(",")):
-        raise fields.error("moe_layers_enum", f"{routed!r} is not a list of layers, as '3,4,5'", "Correct it")
-    experts = {int(each) for each in routed.split(",")}
     return [
         ("local" if kind == LOCAL else "global", "experts" if layer in experts else "dense")
         for layer, kind in enumerate(listed[:layers])

@@ -8,23 +8,28 @@ from dataclasses import replace
 
 from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
+from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_families import (
     COHERE,
     DEEPSEEK2,
     DEEPSEEK3,
     DEEPSEEK32,
+    ERNIE_MOE,
     FALCON,
     GEMMA1,
     GEMMA2,
     GEMMA3,
+    GEMMA3N,
     GEMMA4,
     GLM,
     GLM4,
     LFM2,
     LLAMA,
     LLAMA4,
+    LONGCAT,
     MHA,
+    MIMO2,
     OLD,
     OLMO2,
     PLAIN,
@@ -33,11 +38,14 @@ from simulator.models.hf_families import (
     QWEN3_MOE,
     QWEN35,
     QWEN35_MOE,
+    STEP3,
 )
 from simulator.models.hf_fields import MOE_WIDTH, WIDTH
+from simulator.models.hf_older_types import OLDER_TYPES
 from simulator.models.hf_rules import always
 
 MODEL_TYPES: dict[str, ModelType] = {
+    **OLDER_TYPES,
     "afmoe": ModelType(
         {"head_dim": 128, "sliding_window": 2048},
         windowed=rules.by_pattern,
@@ -67,6 +75,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
         windowed=rules.by_pattern,
     ),
+    "deepseek": replace(DEEPSEEK2, defaults=MHA | {"n_shared_experts": 2}, latent=False, derive=None),
     "deepseek_v2": DEEPSEEK2,
     "deepseek_v3": DEEPSEEK3,
     "deepseek_v32": DEEPSEEK32,
@@ -79,14 +88,9 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_width=MOE_WIDTH,
     ),
     "ernie4_5": ModelType({"tie_word_embeddings": True, "head_dim": 128}, qkv_bias="use_bias", output_bias="use_bias"),
-    "ernie4_5_moe": ModelType(
-        {"tie_word_embeddings": True, "moe_layer_start_index": 1},
-        qkv_bias="use_bias",
-        output_bias="use_bias",
-        router_bias=True,
-        expert_width=MOE_WIDTH,
-        derive=hybrids.ernie,
-    ),
+    "ernie4_5_moe": ERNIE_MOE,
+    "ernie4_5_moe_vl": replace(ERNIE_MOE, derive=hybrids.ernie_vl),
+    "ernie4_5_vl_moe_text": replace(ERNIE_MOE, derive=hybrids.ernie_vl),
     "exaone": LLAMA,
     "exaone4": ModelType(
         {"sliding_window": 4096, "sliding_window_pattern": 4}, windowed=rules.by_letters, qk_norm="head"
@@ -114,6 +118,8 @@ MODEL_TYPES: dict[str, ModelType] = {
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "gemma3_text": GEMMA3,
+    "gemma3n": GEMMA3N,
+    "gemma3n_text": GEMMA3N,
     "gemma4": GEMMA4,
     "gemma4_text": GEMMA4,
     "gemma4_unified": GEMMA4,
@@ -122,6 +128,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "glm4": replace(GLM, norms=4),
     "glm4_moe": replace(GLM4, defaults={**GLM4.defaults, "use_qk_norm": False}),
     "glm4_moe_lite": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 1}),
+    "glm_ocr_text": ModelType({"num_key_value_heads": 8}, norms=4),
     "glm_moe_dsa": replace(DEEPSEEK32, defaults={**DEEPSEEK32.defaults, "index_n_heads": 32}),
     "granite": LLAMA,
     "granitemoehybrid": ModelType(
@@ -163,6 +170,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_bias=True,
         expert_width=WIDTH,
     ),
+    "hunyuan": ModelType({}, qk_norm="head", reused=sharing.between_reused, expert_width=WIDTH, derive=rules.hunyuan),
     "hunyuan_v1_dense": ModelType({}, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
     "hunyuan_v1_moe": ModelType({}, qk_norm="head", expert_width=MOE_WIDTH, derive=rules.hunyuan),
     "hy_v3": ModelType(
@@ -207,7 +215,9 @@ MODEL_TYPES: dict[str, ModelType] = {
     "llama": LLAMA,
     "llama4": LLAMA4,
     "llama4_text": LLAMA4,
+    "longcat_flash": LONGCAT,
     "mimo": QWEN2,
+    "mimo_v2_flash": MIMO2,
     "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
     "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),
     "minimax_m2": ModelType(
@@ -216,6 +226,13 @@ MODEL_TYPES: dict[str, ModelType] = {
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mistral4": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
+    "mllama_text_model": replace(
+        LLAMA,
+        defaults={"num_key_value_heads": 8},
+        handled=("cross_attention_layers",),
+        derive=sharing.mllama,
+    ),
+    "molmo": ModelType({}, qkv_bias="qkv_bias", refused=("norm_after", "attention_layer_norm"), derive=rules.molmo),
     "mpt": ModelType(MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
     "nemotron_h": ModelType(
         {"n_groups": 8, "conv_kernel": 4, "ssm_state_size": 128, "mamba_ssm_cache_dtype": "float32"},
@@ -303,6 +320,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         output_bias="use_bias",
         ffn_bias="use_bias",
     ),
+    "step3_text": STEP3,
     "step3p5": ModelType(
         {"head_dim": 128, "num_attention_groups": 8},
         layers=hybrids.step_layers,

@@ -15,6 +15,7 @@ Derived = tuple[Mapping[str, Any], Mapping[str, Any]]  # fields, and what they c
 PATTERN = {"M": ("linear", "none"), "*": ("global", "none"), "-": ("none", "dense"), "E": ("none", "experts")}
 BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", "linear_attention": "M", "full_attention": "*"}
 GATED_DELTA_NET_FIELDS = ("linear_num_value_heads", "full_attention_interval")
+REUSED, WIDE = "-reused", "wide"  # ending of a mixer that caches nothing; a dense block of twice the width
 NEMOTRON_H_FIELDS = ("hybrid_override_pattern", "mamba_num_heads")
 
 
@@ -208,16 +209,19 @@ def hunyuan(fields: Fields) -> Derived:
 def gemma4(fields: Fields) -> Derived:
     """Return the fields of Gemma 4's experts, if it has any.
 
-    Raises NotModelledError for what only its small models have, and for bidirectional attention.
+    Raises NotModelledError for bidirectional attention.
     """
-    for name in ("hidden_size_per_layer_input", "use_double_wide_mlp"):
-        if fields.raw.get(name):
-            raise fields.refusal(name, "not modelled in this architecture")
     if fields.raw.get("use_bidirectional_attention") == "all":
         raise fields.refusal("use_bidirectional_attention", "bidirectional attention: not modelled")
     if not fields.flag("enable_moe_block"):
-        return {"num_experts": 0}, {}
+        return {"num_experts": 0}, {"norms": 5} if fields.maybe("hidden_size_per_layer_input") else {}
     return {"shared_intermediate_size": fields.count(*WIDTH)}, {}
+
+
+def molmo(fields: Fields) -> Derived:
+    """Return the feed-forward width and tied ends of Molmo, whose config states the columns of gate and up together."""
+    width = {"intermediate_size": fields.count("intermediate_size") // 2}
+    return {**width, "tie_word_embeddings": fields.flag("weight_tying")}, {}
 
 
 def opt(fields: Fields) -> Derived:

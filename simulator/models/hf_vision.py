@@ -1,94 +1,66 @@
 """Import of the vision encoder from the `vision_config` of a multimodal config.json: its parameters, counted."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from simulator.models.hf_fields import HIDDEN, Fields
+from simulator.models.hf_vision_parts import COLOURS, HIDDEN_OF_VISION, LAYERS, VisionType, encoder, layers
+from simulator.models.hf_vision_towers import TOWERS, pixtral, siglip
 
-COLOURS = 3
-LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers")
-HIDDEN_OF_VISION = ("hidden_size", "vt_hidden_size")
-WIDTH_OF_VISION = ("intermediate_size", "vt_intermediate_size")
 # Tokens of the largest image where config.json does not say: max_pixels of Qwen's preprocessor_config.json / 32^2 (28^2
 # before Qwen3-VL), max_patches and a global tile of Llama 4's, max_soft_tokens of Gemma 4's and in_patch_limit / 2^2 of
 # Kimi's image processor (transformers 5.23.0; Kimi's limit of 16,384 patches is recalled)
 QWEN_TOKENS, LLAMA_TILES, GEMMA_TOKENS, KIMI_TOKENS = 16_384, 17, 280, 4_096
+VISION_PARTS = ("vision_config", "img_processor")
 
 
-class VisionType(NamedTuple):
-    """A kind of vision encoder: its class defaults in transformers 5.23.0, and how its fields become a profile's.
-
-    `encoder` takes the fields of vision_config with these defaults, and those of the whole config.
-    """
-
-    defaults: Mapping[str, Any]
-    encoder: Callable[[Fields, Fields], dict[str, Any]]
-
-
-def vision_from_config(fields: Fields) -> dict[str, Any] | None:
-    """Return the mapping of a `VisionEncoder`; None without vision_config, or with one of a kind that is not modelled.
+def vision_from_config(fields: Fields, whole: str) -> dict[str, Any] | None:
+    """Return the mapping of a `VisionEncoder` for the model_type of the whole; None without one that is modelled.
 
     Raises ProfileError for a field that is missing or malformed.
     """
-    vision = fields.part("vision_config")
-    found = VISION_TYPES.get(str(vision.raw.get("model_type") or fields.raw["model_type"]).removesuffix("_text"))
-    if not vision.raw or found is None:
+    vision = next((part for part in map(fields.part, VISION_PARTS) if part.raw), None)
+    if vision is None:
         return None
-    return found.encoder(Fields({**found.defaults, **vision.raw}, vision.where), fields)
+    kind = vision.raw.get("model_type")
+    types = {**TOWERS, **VISION_TYPES}.get(whole, ())
+    found = next((each for each in types if not (kind and each.kind) or each.kind == kind), None)
+    return found.encoder(Fields({**found.defaults, **vision.raw}, vision.where), fields) if found else None
 
 
-def _layers(vision: Fields, *, biases: bool, gated: bool) -> int:
-    """Return the parameters of all layers, with two norms each: 4 h^2 + 2 h i (gated: 3 h i), biases and norms."""
-    hidden, width = vision.count(*HIDDEN_OF_VISION), vision.count(*WIDTH_OF_VISION)
-    weights = 4 * hidden**2 + (3 if gated else 2) * hidden * width
-    others = 5 * hidden + width + 4 * hidden if biases else 2 * hidden
-    return vision.count(*LAYERS) * (weights + others)
-
-
-def _encoder(vision: Fields, parameters: int, image_tokens: int, patches: int, *, gated: bool) -> dict[str, Any]:
-    frames = vision.maybe("temporal_patch_size") or 1
-    return {
-        "parameters": {"value": parameters, "source": "config"},
-        "hidden": vision.count(*HIDDEN_OF_VISION),
-        "intermediate": vision.count(*WIDTH_OF_VISION),
-        "image_tokens": image_tokens,
-        "patches_per_token": patches,
-        "patch_numbers": COLOURS * frames * vision.count("patch_size") ** 2,
-        **({"gated": True} if gated else {}),
-    }
-
-
-def _siglip(vision: Fields, whole: Fields) -> dict[str, Any]:
+def _gemma3(vision: Fields, whole: Fields) -> dict[str, Any]:
     """SigLIP with Gemma 3's projector, which pools the patches of an image."""
-    hidden, patch = vision.count("hidden_size"), vision.count("patch_size")
-    patches = (vision.count("image_size") // patch) ** 2
-    embedding = COLOURS * patch**2 * hidden + hidden + patches * hidden
-    projector = hidden * whole.count(*HIDDEN) + hidden
-    parameters = embedding + _layers(vision, biases=True, gated=False) + 2 * hidden + projector
+    hidden, patches = vision.count("hidden_size"), (vision.count("image_size") // vision.count("patch_size")) ** 2
+    parameters = siglip(vision) + hidden * whole.count(*HIDDEN) + hidden
     tokens = whole.maybe("mm_tokens_per_image") or 256
-    return _encoder(vision, parameters, tokens, max(1, patches // tokens), gated=False)
+    return encoder(vision, parameters, tokens, max(1, patches // tokens), gated=False)
+
+
+def _merged(vision: Fields) -> int:
+    """Return the patches that Llama 4 makes one token of: 1 / pixel_shuffle_ratio^2."""
+    ratio = vision.raw["pixel_shuffle_ratio"]
+    if not isinstance(ratio, int | float) or not 0.01 < ratio <= 1:
+        raise vision.error("pixel_shuffle_ratio", f"{ratio!r} is not between 0 and 1", "Correct it")
+    return round(ratio**-2)
 
 
 def _llama4(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Llama 4's: an image is LLAMA_TILES tiles, 1 / pixel_shuffle_ratio^2 patches of which become a token."""
     hidden, patch, shared = vision.count("hidden_size"), vision.count("patch_size"), vision.count("projector_input_dim")
-    patches, merged = (vision.count("image_size") // patch) ** 2, round(float(vision.raw["pixel_shuffle_ratio"]) ** -2)
+    patches, merged = (vision.count("image_size") // patch) ** 2, _merged(vision)
     embedding = COLOURS * patch**2 * hidden + hidden + (patches + 1) * hidden + 4 * hidden
     adapter = vision.count("intermediate_size") * shared + shared * vision.count("projector_output_dim")
     projector = vision.count("vision_output_dim") * whole.count(*HIDDEN)
-    parameters = embedding + _layers(vision, biases=True, gated=False) + adapter + projector
-    return _encoder(vision, parameters, LLAMA_TILES * patches // merged, merged, gated=False)
+    parameters = embedding + layers(vision, biases=True, gated=False) + adapter + projector
+    return encoder(vision, parameters, LLAMA_TILES * patches // merged, merged, gated=False)
 
 
-def _pixtral(vision: Fields, whole: Fields) -> dict[str, Any]:
+def _mistral3(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Pixtral with Mistral's projector, which merges a square of patches."""
     hidden, patch, text = vision.count("hidden_size"), vision.count("patch_size"), whole.count(*HIDDEN)
     side = whole.maybe("spatial_merge_size") or 2
-    embedding = COLOURS * patch**2 * hidden + hidden
     projector = hidden + side**2 * hidden**2 + hidden * text + text**2
-    parameters = embedding + _layers(vision, biases=False, gated=True) + projector
     tokens = (vision.count("image_size") // (patch * side)) ** 2
-    return _encoder(vision, parameters, tokens, side**2, gated=True)
+    return encoder(vision, pixtral(vision) + projector, tokens, side**2, gated=True)
 
 
 def _gemma4(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -98,9 +70,9 @@ def _gemma4(vision: Fields, whole: Fields) -> dict[str, Any]:
     embedding = (
         COLOURS * vision.count("patch_size") ** 2 * hidden + 2 * vision.count("position_embedding_size") * hidden
     )
-    parameters = embedding + _layers(vision, biases=False, gated=True) + norms + hidden * whole.count(*HIDDEN)
+    parameters = embedding + layers(vision, biases=False, gated=True) + norms + hidden * whole.count(*HIDDEN)
     tokens = whole.maybe("vision_soft_tokens_per_image") or GEMMA_TOKENS
-    return _encoder(vision, parameters, tokens, vision.count("pooling_kernel_size") ** 2, gated=True)
+    return encoder(vision, parameters, tokens, vision.count("pooling_kernel_size") ** 2, gated=True)
 
 
 def _qwen_patch_numbers(vision: Fields) -> int:
@@ -118,10 +90,9 @@ def _qwen2(vision: Fields, _whole: Fields) -> dict[str, Any]:
     hidden, text, side = vision.count("embed_dim"), vision.count("hidden_size"), vision.count("spatial_merge_size")
     width = vision.count("mlp_ratio") * hidden
     own = Fields({**vision.raw, "hidden_size": hidden, "intermediate_size": width}, vision.where)
-    layers = _layers(own, biases=True, gated=False)
     merger = 2 * hidden + _qwen_merger(side**2 * hidden, text)
-    parameters = _qwen_patch_numbers(vision) * hidden + layers + merger
-    return _encoder(own, parameters, QWEN_TOKENS, side**2, gated=False)
+    parameters = _qwen_patch_numbers(vision) * hidden + layers(own, biases=True, gated=False) + merger
+    return encoder(own, parameters, QWEN_TOKENS, side**2, gated=False)
 
 
 def _qwen25(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -130,9 +101,9 @@ def _qwen25(vision: Fields, whole: Fields) -> dict[str, Any]:
     text = vision.maybe("out_hidden_size") or whole.count(*HIDDEN)
     biases = vision.count(*LAYERS) * (5 * hidden + 2 * vision.count("intermediate_size"))
     merger = hidden + _qwen_merger(side**2 * hidden, text)
-    layers = _layers(vision, biases=False, gated=True) + biases
-    parameters = _qwen_patch_numbers(vision) * hidden + layers + merger
-    return _encoder(vision, parameters, QWEN_TOKENS, side**2, gated=True)
+    blocks = layers(vision, biases=False, gated=True) + biases
+    parameters = _qwen_patch_numbers(vision) * hidden + blocks + merger
+    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=True)
 
 
 def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -143,8 +114,8 @@ def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
     embedding = numbers * hidden + hidden + vision.count("num_position_embeddings") * hidden
     merger = _qwen_merger(merged, text)
     mergers = merger + 2 * hidden + len(vision.each("deepstack_visual_indexes") or []) * (merger + 2 * merged)
-    parameters = embedding + _layers(vision, biases=True, gated=False) + mergers
-    return _encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False)
+    parameters = embedding + layers(vision, biases=True, gated=False) + mergers
+    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False)
 
 
 def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -156,8 +127,8 @@ def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
     )
     merged = 4 * hidden
     projector = 2 * hidden + merged**2 + merged + merged * text + text
-    parameters = (numbers + 1 + positions + 2) * hidden + _layers(vision, biases=True, gated=False) + projector
-    return _encoder(vision, parameters, KIMI_TOKENS, 4, gated=False)
+    parameters = (numbers + 1 + positions + 2) * hidden + layers(vision, biases=True, gated=False) + projector
+    return encoder(vision, parameters, KIMI_TOKENS, 4, gated=False)
 
 
 SIGLIP = VisionType(
@@ -165,7 +136,8 @@ SIGLIP = VisionType(
         **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12},
         **{"image_size": 224, "patch_size": 16},
     },
-    _siglip,
+    _gemma3,
+    "siglip_vision_model",
 )
 LLAMA4 = VisionType(
     {
@@ -180,7 +152,8 @@ PIXTRAL = VisionType(
         **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24},
         **{"image_size": 1024, "patch_size": 16},
     },
-    _pixtral,
+    _mistral3,
+    "pixtral",
 )
 GEMMA4 = VisionType(
     {
@@ -207,14 +180,14 @@ KIMI = VisionType(
     },
     _kimi,
 )
-VISION_TYPES = {  # by vision_config's model_type; by the text part's, without its suffix, where it states none
-    **dict.fromkeys(("siglip_vision_model", "gemma3"), SIGLIP),
-    **dict.fromkeys(("llama4_vision_model", "llama4"), LLAMA4),
-    "pixtral": PIXTRAL,
-    **dict.fromkeys(("gemma4_vision", "gemma4"), GEMMA4),
-    **dict.fromkeys(("qwen2_vl_vision", "qwen2_vl"), QWEN2),
-    **dict.fromkeys(("qwen2_5_vl_vision", "qwen2_5_vl"), QWEN25),
-    **dict.fromkeys(("qwen3_vl_vision", "qwen3_vl_moe_vision", "qwen3_vl", "qwen3_vl_moe"), QWEN3_VL),
-    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision", "qwen3_5", "qwen3_5_moe"), QWEN3),
-    **dict.fromkeys(("kimi_k25_vision", "kimi_k2"), KIMI),
+VISION_TYPES: dict[str, tuple[VisionType, ...]] = {  # by the model_type of the whole
+    **dict.fromkeys(("gemma3", "shieldgemma2"), (SIGLIP,)),
+    "llama4": (LLAMA4,),
+    **dict.fromkeys(("mistral3", "lighton_ocr"), (PIXTRAL,)),
+    **dict.fromkeys(("gemma4", "gemma4_unified"), (GEMMA4,)),
+    "qwen2_vl": (QWEN2,),
+    **dict.fromkeys(("qwen2_5_vl", "qwen2_5_omni"), (QWEN25,)),
+    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe"), (QWEN3_VL,)),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), (QWEN3,)),
+    **dict.fromkeys(("kimi_k25", "kimi_vl"), (KIMI,)),
 }

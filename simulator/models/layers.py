@@ -8,7 +8,7 @@ recurrent.py, and its name in a union.
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -36,19 +36,33 @@ LAST_OF_EXPERTS = "experts down"  # the op of a layer of routed experts that sta
 EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEMMs, activation, sum
 
 
+class HeadColumns(NamedTuple):
+    """Columns of an attention layer on one device: queries, what its heads put out, keys, and values."""
+
+    queries: int
+    output: int
+    keys: int
+    values: int
+
+
 class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
-    `gate`: a second projection as wide as the queries gates the output; `head_gate`: one of a number per head does
-    (transformers 5.23.0, step3p7, laguna). `shared_kv`: values are the keys before their norm. `qk_norm` over all heads
-    ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493). Source: Ainslie and others,
-    GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
+    `gate`: a second projection as wide as the output gates it; `head_gate`: one of a number per head does (transformers
+    5.23.0, step3p7, laguna). `shared_kv`: values are the keys before their norm. `v_dim`: width of a value's head where
+    it is not a key's (MiMo-V2-Flash). `q_lora`: queries start from a latent vector of that width, which every device
+    computes (Step-3, arXiv:2507.19427, multi-matrix factorization attention). `reuses_cache`: keys and values are those
+    that an earlier layer cached; this one has and caches none (cross-layer attention, arXiv:2405.12981). `qk_norm` over
+    all heads ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493). Source: Ainslie and
+    others, GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
     """
 
     kind: Literal["attention"] = "attention"
     heads: PositiveInt
     kv_heads: PositiveInt
     head_dim: PositiveInt
+    v_dim: PositiveInt | None = None
+    q_lora: PositiveInt | None = None
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
@@ -56,6 +70,7 @@ class Attention(Strict):
     gate: bool = False
     head_gate: bool = False
     shared_kv: bool = False
+    reuses_cache: bool = False
     window: PositiveInt | None = None
 
     @model_validator(mode="after")
@@ -71,47 +86,69 @@ class Attention(Strict):
         replicated = layout.tp > self.kv_heads and layout.tp % self.kv_heads == 0
         return heads, 1 if replicated else layout.share(self.kv_heads, "KV heads")
 
-    def _widths(self, layout: Layout) -> tuple[int, int, int]:
-        """Return columns on one device: of the queries, of the keys, and of the whole QKV projection."""
+    def _widths(self, layout: Layout) -> HeadColumns:
         heads, kv_heads = self._local(layout)
-        width, kv_width = heads * self.head_dim, kv_heads * self.head_dim
-        return width, kv_width, (1 + self.gate) * width + (2 - self.shared_kv) * kv_width
+        v_dim = self.v_dim or self.head_dim
+        return HeadColumns(heads * self.head_dim, heads * v_dim, kv_heads * self.head_dim, kv_heads * v_dim)
+
+    def _projected(self, widths: HeadColumns) -> int:
+        """Return the columns on one device of the GEMM of queries, keys, values and gates."""
+        own = 0 if self.reuses_cache else widths.keys + (0 if self.shared_kv else widths.values)
+        return (self.q_lora or widths.queries) + self.gate * widths.output + own
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
         """Parameters on one device: q, k, v and output projections, biases, norms and attention sinks."""
-        width, kv_width, projected = self._widths(layout)
-        norm = {"none": 0, "head": 2 * self.head_dim, "full": width + kv_width}[self.qk_norm]
+        widths, heads = self._widths(layout), self._local(layout)[0]
+        projected, keys = self._projected(widths), not self.reuses_cache
+        per_head, full = (1 + keys) * self.head_dim, widths.queries + keys * widths.keys
+        norm = {"none": 0, "head": per_head, "full": full}[self.qk_norm] + (self.q_lora or 0)
         bias = projected * self.qkv_bias + hidden * self.output_bias
-        heads = width // self.head_dim
-        gates = heads * self.head_gate
-        return Weights(mixer=hidden * (projected + width + gates), other=norm + bias + heads * self.sinks)
+        matrices = hidden * (projected + widths.output + heads * self.head_gate) + (self.q_lora or 0) * widths.queries
+        return Weights(mixer=matrices, other=norm + bias + heads * self.sinks)
+
+    def _read_bytes(self, layout: Layout) -> float:
+        """Bytes of one token's keys and values on one device, in whichever layer they are cached."""
+        widths = self._widths(layout)
+        return (widths.keys + widths.values) * layout.cache_bytes
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
-        """KV-cache bytes per token on one device: 2 n_kv d numbers."""
-        return 2 * self._local(layout)[1] * self.head_dim * layout.cache_bytes
+        """KV-cache bytes per token on one device: n_kv (d_k + d_v) numbers; none that another layer caches."""
+        return 0.0 if self.reuses_cache else self._read_bytes(layout)
 
     def state_bytes(self, _layout: Layout = SINGLE) -> float:
         """Bytes per sequence whatever its length: none."""
         return 0.0
 
+    def _before(self, hidden: int, layout: Layout) -> Ops:
+        """QKV projection, norms over devices, rotary positions and what the cache is written."""
+        widths = self._widths(layout)
+        shape = (hidden, self._projected(widths))
+        moved = widths.queries + (0 if self.reuses_cache else widths.keys + widths.values)
+        up = (linear("query up", (self.q_lora, widths.queries), layout, "mixer"),) if self.q_lora else ()
+        return (
+            linear("query projection" if self.reuses_cache else "qkv projection", shape, layout, "mixer"),
+            *up,
+            *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
+            elementwise("rope and cache write", 2 * moved, layout),
+        )
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """QKV projection, attention, output projection, all-reduce."""
-        width, kv_width, projected = self._widths(layout)
+        widths, heads = self._widths(layout), self._local(layout)
+        flops = 2.0 * (widths.queries + widths.output)
         return (
-            linear("qkv projection", (hidden, projected), layout, "mixer"),
-            *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
-            elementwise("rope and cache write", 2 * (width + 2 * kv_width), layout),
+            *self._before(hidden, layout),
             *attention(
                 layout,
-                flops_per_read=4.0 * width,
-                flops_per_pair=4.0 * width,
-                cache_bytes=self.cache_bytes_per_token(layout),
+                flops_per_read=flops,
+                flops_per_pair=flops,
+                cache_bytes=self._read_bytes(layout),
                 windowed=self.window is not None,
-                heads=self._local(layout),
+                heads=heads,
             ),
-            *((linear("head gate", (hidden, width // self.head_dim), layout, "mixer"),) if self.head_gate else ()),
-            *((elementwise("output gate", 3 * width, layout),) if self.gate or self.head_gate else ()),
-            linear("output projection", (width, hidden), layout, "mixer"),
+            *((linear("head gate", (hidden, heads[0]), layout, "mixer"),) if self.head_gate else ()),
+            *((elementwise("output gate", 3 * widths.output, layout),) if self.gate or self.head_gate else ()),
+            linear("output projection", (widths.output, hidden), layout, "mixer"),
             *all_reduce("all-reduce after attention", hidden, layout),
         )
 
@@ -153,8 +190,10 @@ class MixtureOfExperts(Strict):
     """Mixture of experts: `chosen` of `experts` routed experts per token, and optional shared experts for every token.
 
     `router_dtype`: type of the router's weights and GEMM, if it is not the model's. `latent`: routed experts work on
-    vectors of that width, between a down- and an up-projection of all tokens. Source: Nemotron 3 (NVIDIA, 2025), as
-    implemented in transformers 5.23.0. Raises ProfileError if more experts are chosen than there are.
+    vectors of that width, between a down- and an up-projection of all tokens (Nemotron 3, NVIDIA, 2025, as implemented
+    in transformers 5.23.0). `zero_experts`: further choices of the router that compute nothing and return their input;
+    `chosen` is then the mean number of the others (LongCat-Flash, arXiv:2509.01322, section 2.1). Raises ProfileError
+    if more experts are chosen than there are.
     """
 
     kind: Literal["experts"]
@@ -169,6 +208,7 @@ class MixtureOfExperts(Strict):
     router_scale: bool = False
     router_dtype: str = ""
     expert_bias: bool = False
+    zero_experts: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -194,7 +234,8 @@ class MixtureOfExperts(Strict):
         """Parameters on one device: E (2 or 3) h m of the experts, E h of the router, biases, shared experts."""
         experts, width = self._local(layout)
         shared = self._shared
-        router = self.experts * (hidden + self.router_bias) + hidden * (self.shared_gate + self.router_scale)
+        choices = self.experts + self.zero_experts
+        router = choices * (hidden + self.router_bias) + hidden * (self.shared_gate + self.router_scale)
         bias = experts * (2 * width + hidden) * self.expert_bias
         latent = 2 * hidden * (self.latent or 0)
         own = Weights(linear=latent, experts=experts * self._expert(hidden, width), other=router + bias)
@@ -248,7 +289,7 @@ class MixtureOfExperts(Strict):
         Source: vllm-project/vllm pull request 38445 (2026-03): MiniMax-M2's in fp32 is a cast and a GEMM split over K.
         The one kernel that vLLM 0.19 has for a few tokens is not modelled.
         """
-        shape = (hidden, self.experts + self.shared_gate)
+        shape = (hidden, self.experts + self.zero_experts + self.shared_gate)
         if not self.router_dtype:
             return (linear("router", shape, layout, part="other"),)
         router = linear("router", shape, replace(layout, weight_dtype=self.router_dtype), part="other")

@@ -11,56 +11,19 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
 from simulator.models.latent import LatentAttention
-from simulator.models.layers import Attention, FeedForward, Mixer, MixtureOfExperts
+from simulator.models.layers import Attention, Mixer, MixtureOfExperts
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Op
 from simulator.models.refused import refuse_known
+from simulator.models.side_paths import LayerInputs
 from simulator.models.vision import VisionEncoder
-from simulator.profile import Number, Profile, Strict, find
+from simulator.profile import Number, Profile, find, joined, organisations
 
 KIND = "model_profiles"
-NORM_TRAFFIC = 4  # a fused add and norm reads and writes both residual and input: 4 numbers per hidden channel
-ALONE_TRAFFIC = 2  # a norm alone, as of a part's output, reads and writes its input
-
-
-class Block(Strict):
-    """One decoder block: an optional mixer and an optional feed-forward block, with `norms` norms of the hidden size.
-
-    `parallel`: both parts read the same input, and engines add their outputs before one all-reduce. Each part's output
-    is added to the residual before one norm; further norms, such as Gemma's of the outputs themselves, move half as
-    much.
-    """
-
-    mixer: Mixer | None = None
-    ffn: FeedForward | None = None
-    norms: Annotated[int, Field(ge=0)] = 2
-    parallel: bool = False
-
-    def weights(self, model: "Model", layout: Layout) -> Weights:
-        """Parameters of the block on one device."""
-        parts = [part.weights(model.hidden, layout) for part in (self.mixer, self.ffn) if part is not None]
-        return sum(parts, Weights(other=self.norms * model.norm_parameters))
-
-    def ops(self, hidden: int, layout: Layout) -> Ops:
-        """Ops of the norms and of both parts; `hidden` is the model's hidden size."""
-        parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
-        added = min(self.norms, parts)  # norms that are fused with an addition
-        traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
-        norm = elementwise("norms and residual", traffic * hidden, layout)
-        mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
-        if self.parallel and self.ffn:
-            mixed = tuple(op for op in mixed if op.rate != "all_reduce")
-        return (norm, *mixed, *(self.ffn.ops(hidden, layout) if self.ffn else ()))
-
-
-class Repeat(Strict):
-    """A sequence of block names that is repeated `repeat` times."""
-
-    repeat: Annotated[int, Field(gt=0, le=1_000)] = 1
-    of: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Model(Profile):
@@ -77,6 +40,7 @@ class Model(Profile):
     max_context_tokens: PositiveInt
     tied_embeddings: bool = False
     learned_positions: Annotated[int, Field(ge=0)] = 0
+    layer_inputs: LayerInputs | None = None
     embedding_norm: bool = False
     norm_bias: bool = False
     norm_weights: bool = True
@@ -172,11 +136,13 @@ class Model(Profile):
         Pipeline stages are assumed to hold equal shares of the layers; the first one adds the embeddings, the last the
         head. Raises NotModelledError if the layout does not divide a layer's heads, columns or experts.
         """
-        layers = sum((block.weights(self, layout) * times for block, times in self._blocks), Weights())
+        norm = self.norm_parameters
+        layers = sum((block.weights(self.hidden, norm, layout) * times for block, times in self._blocks), Weights())
         embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
-        ends = [Weights(other=embeddings + self.embedding_norm * self.norm_parameters)]
+        ends = [Weights(other=embeddings + self.embedding_norm * norm)]
+        ends[0] += self.layer_inputs.weights(self.hidden, layout) if self.layer_inputs else Weights()
         head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
-        ends.append(Weights(other=head + self.norm_parameters))
+        ends.append(Weights(other=head + norm))
         if layout.pp == 1:
             return layers + ends[0] + ends[1]
         share = Weights(*(-(-each // layout.pp) for each in layers.counts))
@@ -214,7 +180,8 @@ class Model(Profile):
         (5711982912, 5132849472)
         """
         rows = (0 if self.tied_embeddings else self.vocab) + self.learned_positions
-        return self.active_parameters - rows * self.hidden
+        own = self.layer_inputs.vocab * self.layer_inputs.row if self.layer_inputs else 0
+        return self.active_parameters - rows * self.hidden - own
 
     @property
     def checkpoint_bytes(self) -> float:
@@ -262,7 +229,8 @@ class Model(Profile):
             for op in block.ops(self.hidden, layout)
         )
         embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
-        return layout.of_one_rank((embedding, *blocks, head, *self._exchanges(layout)))
+        inputs = self.layer_inputs.ops(self.hidden, layout) if self.layer_inputs else ()
+        return layout.of_one_rank((embedding, *inputs, *blocks, head, *self._exchanges(layout)))
 
     def _exchanges(self, layout: Layout) -> Ops:
         """Return the communication outside the blocks: embeddings, logits, activations between pipeline stages."""
@@ -293,7 +261,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-TUNED = re.compile(r"[-_](instruct|chat|it|hf|base)(?=[-_]|$)")
+TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")
 
 
 def load_model(name: str) -> Model:
@@ -302,8 +270,8 @@ def load_model(name: str) -> Model:
     Raises ProfileError, with the nearest names, if there is no such profile, NotModelledError for what is known and not
     modelled.
 
-    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id
-    'qwen2.5-7b'
+    >>> load_model("Qwen/Qwen2.5-7B-Instruct").id, load_model("bartowski/google_gemma-3-12b-it").id
+    ('qwen2.5-7b', 'gemma-3-12b')
     """
     return Model.from_yaml(_find(name))
 
@@ -312,9 +280,12 @@ def _find(name: str) -> Path:
     try:
         return find(KIND, name)
     except ProfileError:
-        plain = TUNED.sub("", name.rpartition("/")[2].lower())
-        with suppress(ProfileError):
-            return find(KIND, plain)
+        last = name.rpartition("/")[2]
+        organisation, _, rest = last.partition("_")  # as in names of those who quantise others' models
+        bare = (rest, TUNED.sub("", rest.lower())) if joined(organisation) in organisations(KIND) else ()
+        for plain in (TUNED.sub("", last.lower()), *bare):
+            with suppress(ProfileError):
+                return find(KIND, plain)
         refuse_known(name)
         with suppress(OSError):  # a name that is too long for a file
             config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)

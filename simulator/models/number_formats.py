@@ -158,16 +158,18 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"fp8-block(wise)?|block(wise)?-?fp8": "fp8-block",
     r"int8-(kv|per-token-head)|(int8-)?w8a8(-int8)?|quantized\.w8a8|int8-sq|smoothquant": "int8",
     r"w8a16|quantized\.w8a16|int8-weight-only": "int8-w8a16",
-    r"u?int4(-(awq|gptq|auto-?round|w4a16|g128|per-token-head))?|4-?bit-(awq|gptq)": "int4",
+    r"u?int4(-(awq|gptq|auto-?round|w4a16|g128|per-token-head|a?sym))*|4-?bit-(awq|gptq)|autoawq": "int4",
     r"(quantized\.)?w4a16(-g128|-asym)?": "int4",
-    r"(awq|gptq|auto-?round)(-(gptq|int4|4-?bit|w4a16|marlin|g128|128g))*": "int4",
+    r"(awq|gptq|auto-?round)(-(gptq|int4|4-?b(it)?|w4a16|marlin|g128|128g|a?sym))*": "int4",
     r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
     r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",
     r"(bitsandbytes-)?nf4|bnb-fp4": "bnb-nf4",  # of fp4's bits, too
-    r"bnb-4-?bit": "bnb-nf4-double",  # as unsloth's checkpoints of that name are
+    r"(unsloth-)?bnb-4-?bit": "bnb-nf4-double",  # unsloth's; those it signs leave some layers in 16 bits
     r"(int4-)?(mlc-)?q4f16(-\d)?": "mlc-q4f16",
     r"(nv-?)?fp4(-(w4a4|kv|e2m1))?|(modelopt|petit)-(nv)?fp4|w4a4-nvfp4": "nvfp4",
     r"nvfp4-mlp(-only)?": "nvfp4-mlp",
+    r"w-mxfp4-a-fp8": "mxfp4",  # AMD's: activations in fp8
+    r"(q4-0|int4)-unquantized": "bf16",  # Google's: trained for four bits, stored in sixteen
     r"mxfp4-q([468])": r"mxfp4+mlx-q\1",  # mlx-community's gpt-oss: all but the experts in so many bits
     r"(mlx-)?(bfloat16|bf16)": "bf16",
     r"(mlx-)?(float16|half|fp16|f16)": "fp16",
@@ -319,15 +321,17 @@ def ending(name: str) -> tuple[str, str]:
     >>> ending("Qwen2.5-7B-Instruct-Q4_K_M"), ending("gemma-3-4b-it-4bit"), ending("Llama 3.1 8B (FP8)")
     (('Qwen2.5-7B-Instruct', 'q4_K_M'), ('gemma-3-4b-it', 'mlx-q4'), ('Llama 3.1 8B', 'fp8'))
 
-    A repository of GGUF files is read as `llama-server -hf` reads it: Q4_K_M, unless it says another file.
+    A repository of GGUF files is read as `llama-server -hf` reads it: Q4_K_M, unless it says another file, or its name
+    says what all of its files are.
 
     >>> ending("Qwen3-8B-GGUF:UD-Q5_K_M"), ending("Qwen3-8B-GGUF"), ending("Qwen3-8B-Q8_0.gguf")
     (('Qwen3-8B', 'q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
     """
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
-    if repository := re.fullmatch(r"(.+)[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
-        stored = _spelt(repository[2] or "Q4_K_M")
-        return (repository[1], stored) if stored else (name, "")
+    if repository := re.fullmatch(r"(.+?)(?:[-.]i1)?[-_]GGUF(?::(.+))?", name, re.IGNORECASE):
+        rest, inner = (repository[1], "") if repository[2] else ending(repository[1])
+        stored = inner or _spelt(repository[2] or "Q4_K_M")
+        return (rest, stored) if stored else (name, "")
     if (noted := re.fullmatch(r"(.+?)\s*\((.+)\)", name)) and (stored := _spelt(noted[2])):
         return noted[1], stored
     for found in re.finditer(r"[-_.\s](?=\w)", name):

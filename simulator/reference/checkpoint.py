@@ -14,9 +14,10 @@ from safetensors import safe_open
 
 from simulator.errors import InfercastError, NotModelledError, ProfileError, reason
 from simulator.files import parse_json, read_text
+from simulator.models.blocks import Block
 from simulator.models.hf_importer import model_from_config
-from simulator.models.layers import Attention, Dense
-from simulator.models.model import Block, Model
+from simulator.models.layers import Attention, Dense, MixtureOfExperts
+from simulator.models.model import Model
 from simulator.reference.tokenizer import Tokenizer, from_folder
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral")
@@ -140,7 +141,7 @@ def numerics(config: Mapping[str, Any], where: str) -> Numerics:
 
 
 def _refuse(model: Model) -> None:
-    wrong = [name for name in ("norm_bias", "head_bias", "learned_positions") if getattr(model, name)]
+    wrong = [name for name in ("norm_bias", "head_bias", "learned_positions", "layer_inputs") if getattr(model, name)]
     wrong += [] if model.norm_weights else ["norms without weights"]
     for block in model.blocks.values():
         wrong += [] if block.norms == 2 else [f"{block.norms} norms per block"]
@@ -148,10 +149,12 @@ def _refuse(model: Model) -> None:
         wrong += ["attention sinks"] if getattr(block.mixer, "sinks", False) else []
         wrong += ["gated attention"] if getattr(block.mixer, "gate", False) else []
         wrong += ["values made of keys"] if getattr(block.mixer, "shared_kv", False) else []
+        wrong += [name for name in ("v_dim", "q_lora", "reuses_cache") if getattr(block.mixer, name, None)]
         wrong += ["a plain feed-forward block"] if isinstance(block.ffn, Dense) and not block.ffn.gated else []
         for name in ("shared_intermediate", "router_bias", "expert_bias"):
             wrong += [name] if getattr(block.ffn, name, False) else []
         wrong += [] if block.ffn is not None else ["a block without a feed-forward part"]
+        wrong += ["paths beside its blocks"] if block.beside else []
     if wrong:
         remedy = f"It computes what {', '.join(FAMILIES)} have"
         raise NotModelledError(model.name, f"the reference engine has no {', '.join(dict.fromkeys(wrong))}", remedy)
@@ -159,7 +162,7 @@ def _refuse(model: Model) -> None:
 
 def _block_shapes(block: Block, hidden: int) -> Shapes:
     mixer, ffn = block.mixer, block.ffn
-    if not isinstance(mixer, Attention) or ffn is None:  # refused before
+    if not isinstance(mixer, Attention) or not isinstance(ffn, Dense | MixtureOfExperts):  # refused before
         return {}
     wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     widths = {"q_proj": wide, "k_proj": narrow, "v_proj": narrow}

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from simulator.models.blocks import Block
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
-from simulator.models.model import Block
 from simulator.reference.attention import attend
 from simulator.reference.batch import StepBatch
 from simulator.reference.cache import CacheShape, LayerCache
@@ -108,7 +108,7 @@ class _Layer:
 
     def __init__(self, parent: Transformer, block: Block, weight: Weight) -> None:
         mixer, ffn = block.mixer, block.ffn
-        if not isinstance(mixer, Attention) or ffn is None:  # refused with the shapes
+        if not isinstance(mixer, Attention) or not isinstance(ffn, Dense | MixtureOfExperts):  # refused with the shapes
             raise TypeError(block)
         self.parent, self.mixer, self.window = parent, mixer, mixer.window or 0
         names = ("q_proj", "k_proj", "v_proj")

@@ -73,9 +73,15 @@ def test_every_sheet_has_80_columns(name):
         assert max(map(len, text.splitlines())) <= 80, each
 
 
+def test_embeddings_of_each_layer_are_named():
+    text = Result({}, sheet(kind("models").load("gemma-3n-e4b"))).render(Format.TEXT, width=80)
+    assert "embeddings of each layer   262,144 x 35 x 256" in text
+
+
 def test_every_layer_has_words():
     models = [kind("models").load(name) for name in kind("models").names()]
-    parts = {type(part) for model in models for block in model.blocks.values() for part in (block.mixer, block.ffn)}
+    blocks = [block for model in models for block in model.blocks.values()]
+    parts = {type(part) for block in blocks for part in (block.mixer, block.ffn, *block.beside)}
     assert parts - {type(None)} == set(WORDS)
     for model in models:
         assert sum(int(times) for times, _ in layers_in_words(model)) == len(model.layer_names)

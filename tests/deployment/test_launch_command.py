@@ -35,6 +35,20 @@ def test_vllm():
     assert "--kv-cache-dtype fp8" in found
 
 
+@pytest.mark.parametrize(
+    ("model", "repository"),  # others' fine-tunes are aliases, too, and end alike
+    [
+        ("llama-3-8b", "meta-llama/Meta-Llama-3-8B-Instruct"),
+        ("mistral-small-24b-2501", "mistralai/Mistral-Small-24B-Instruct-2501"),
+        ("qwen3-30b-a3b-2507", "Qwen/Qwen3-30B-A3B-Instruct-2507"),
+        ("qwen3-32b", "Qwen/Qwen3-32B"),
+        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"),
+    ],
+)
+def test_the_repository_is_that_of_the_publisher(model, repository):
+    assert command(model, "h200-sxm", "vllm").split()[2] == repository
+
+
 def test_vllm_keeps_a_cache_in_nvfp4_on_blackwell_only():
     assert "--kv-cache-dtype nvfp4" in command("llama-3.1-8b", "b200-sxm", "vllm", dtypes=("", "nvfp4"))
     with pytest.raises(NotModelledError, match=r"its kernels for that are Blackwell's\. Give --cache-dtype fp8"):

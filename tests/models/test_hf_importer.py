@@ -17,6 +17,9 @@ from simulator.models.model import KIND, Model, load_model
 from simulator.profile_folders import folders
 from tests.support.for_each import for_each
 from tests.support.model_configs import CONFIGS, Config, sized
+from tests.support.multimodal_configs import MULTIMODAL
+from tests.support.older_configs import COUNTED_OLDER, OTHER_OLDER
+from tests.support.sharing_configs import COUNTED, OTHERS
 
 LLAMA: Config = {
     "architectures": ["LlamaForCausalLM"],
@@ -166,6 +169,12 @@ SHIPPED: dict[str, Config] = {
         n_shared_experts=2,
         first_k_dense_replace=1,
     ),
+    "deepseek-moe-16b": sized(
+        "deepseek",
+        "28 2048 16 16 10944 102400 4096",
+        **{"n_routed_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "n_shared_experts": 2},
+        **{"first_k_dense_replace": 1, "moe_layer_freq": 1},
+    ),
     "deepseek-v3": DEEPSEEK,
     "deepseek-r1": DEEPSEEK,
     "kimi-k2": DEEPSEEK
@@ -211,6 +220,7 @@ SHIPPED |= {  # of an architecture that transformers does not have
     ),
 }
 SHIPPED |= {name: config for name, config in CONFIGS.items() if name != "gpt2-xl"}  # measured in its own fp32
+SHIPPED |= COUNTED | OTHERS | COUNTED_OLDER | OTHER_OLDER
 
 
 def imported(config: Config) -> Model:
@@ -237,8 +247,15 @@ OLMO3 = sized("olmo3", "32 4096 32 32 11008 50304 2048", sliding_window=1024)
 
 
 def test_every_model_type_is_imported_somewhere_here() -> None:
-    outer = {"gemma3", "gemma4", "gemma4_unified", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
+    outer = {"gemma3", "gemma3n", "gemma4", "gemma4_unified", "llama4", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
     outer |= {"qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}  # by another name the same
+    outer |= {
+        "granitemoeshared",
+        "ernie4_5_moe_vl",
+        "ernie4_5_vl_moe_text",
+        "glm_ocr_text",
+        "molmo",
+    }  # test_hf_multimodal.py
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
@@ -432,17 +449,20 @@ REFUSED: list[tuple[Config, str]] = [
     ({"index_topk": 2048}, "indexer"),
     ({"full_attention_interval": 4}, "linear attention"),
     ({"hybrid_override_pattern": "M-M*"}, "Mamba"),
-    ({"model_type": "gemma4_text", "hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"),
-    ({"model_type": "gemma4_text", "num_kv_shared_layers": 20}, "share a cache"),
     ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "bidirectional"),
+    ({"num_kv_shared_layers": 20}, "share a cache"),
+    ({"cross_attention_layers": [3, 8, 13]}, "cross attention"),
+    ({"model_type": "gemma3n_text", "intermediate_size": [8192, 16384]}, "intermediate_size"),
+    (
+        {"model_type": "longcat_flash", "n_routed_experts": 512, "zero_expert_num": 256, "moe_topk": 11},
+        "zero_expert_num",
+    ),
     ({"model_type": "hunyuan_v1_moe", "moe_topk": [8, 4]}, "moe_topk"),
     ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
     ({"model_type": "deepseek_v4"}, "'deepseek_v4'"),
-    ({"model_type": "gemma3n"}, "'gemma3n'.*AltUp"),
-    ({"text_config": {"model_type": "gemma3n_text", "num_kv_shared_layers": 15}}, "'gemma3n_text'.*share caches"),
-    ({"model_type": "mllama", "text_config": {"cross_attention_layers": [3, 8, 13]}}, "'mllama'.*image tokens"),
-    ({"text_config": {"model_type": "mllama_text_model"}}, "'mllama_text_model'.*cross-attention"),
-    ({"model_type": "mamba"}, "'mamba'"),
+    ({"model_type": "rwkv"}, "'rwkv'"),
+    ({"model_type": "mamba", "use_bias": True}, "use_bias"),
+    ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm"),
     ({"layer_types": ["linear_attention"] * 32}, "'linear_attention'"),
     ({"layer_types": ["chunked_attention"] * 32}, "'chunked_attention'"),
     ({"attn_type_list": [0] * 32}, "linear attention"),
@@ -594,9 +614,12 @@ JUNK = st.recursive(
 
 
 @settings(max_examples=10)
-@given(st.sampled_from(list(SHIPPED)), st.data())
-def test_no_config_breaks_the_importer(name: str, data: st.DataObject) -> None:
-    config = SHIPPED[name]
+@given(st.sampled_from([*SHIPPED.values(), *MULTIMODAL.values()]), st.data())
+def test_no_config_breaks_the_importer(config: Config, data: st.DataObject) -> None:
+    part = data.draw(st.sampled_from(sorted(key for key, value in config.items() if isinstance(value, dict)) or [""]))
+    if part:
+        inner = data.draw(st.dictionaries(st.sampled_from(list(config[part]) or ["a"]), JUNK, max_size=2))
+        config = {**config, part: {**config[part], **inner}}
     more = ["text_config", "layer_types", "head_dim", "quantization_config", "mlp_only_layers", "architectures"]
     keys = st.sampled_from([*config, *more])
     patch = data.draw(st.dictionaries(keys, JUNK, max_size=3))

@@ -45,14 +45,14 @@ ENCODERS = {  # shipped profile -> class of the whole model, vision_config
 }
 
 
-def encoder(vision: Config, hidden: int) -> Config | None:
-    return vision_from_config(Fields({"model_type": "any", "hidden_size": hidden, "vision_config": vision}, "c.json"))
+def encoder(kind: str, vision: Config, hidden: int) -> Config | None:
+    return vision_from_config(Fields({"hidden_size": hidden, "vision_config": vision}, "c.json"), kind)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_a_shipped_encoder_is_what_its_config_says(name: str) -> None:
     shipped = load_model(name)
-    found = encoder(ENCODERS[name][1], shipped.hidden)
+    found = encoder(*ENCODERS[name], shipped.hidden)
     assert found is not None and shipped.vision is not None
     assert found.pop("parameters")["value"] == shipped.vision.parameters
     assert found == shipped.vision.model_dump(include=set(found))
@@ -75,7 +75,7 @@ def test_transformers_counts_the_same_parameters(name: str) -> None:
         model = transformers.AutoModelForImageTextToText.from_config(config)
     parts = [(key, each.numel()) for key, each in model.named_parameters()]
     found = sum(count for key, count in parts if "language_model" not in key and not key.startswith("lm_head"))
-    assert found == encoder(vision, hidden)["parameters"]["value"]
+    assert found == encoder(kind, vision, hidden)["parameters"]["value"]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,12 @@ def test_a_flat_config_of_qwen_has_its_encoder_too() -> None:
     assert model_from_config(flat, "a", "config.json") == model_from_config(nested, "a", "config.json")
 
 
+@pytest.mark.parametrize("ratio", [0, "0.5", None, 10**400, float("nan"), []])
+def test_a_ratio_that_is_none_is_named(ratio: Any) -> None:
+    with pytest.raises(ProfileError, match="vision_config: pixel_shuffle_ratio"):
+        encoder("llama4", LLAMA4 | {"pixel_shuffle_ratio": ratio}, 5120)
+
+
 def test_a_malformed_field_is_named() -> None:
     with pytest.raises(ProfileError, match="vision_config: patch_size"):
-        encoder(PIXTRAL | {"patch_size": "14"}, 4096)
+        encoder("mistral3", PIXTRAL | {"patch_size": "14"}, 4096)

@@ -15,7 +15,7 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.layout import PARTS, Layout, Weights
-from simulator.models.model import KIND, Model, load_model
+from simulator.models.model import KIND, Model, checkpoint, load_model
 from simulator.models.number_formats import FORMATS, number_format
 from simulator.models.operations import Counts, Op
 from simulator.models.recurrent import GatedDeltaNet, Mamba
@@ -81,6 +81,10 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("k-exaone-236b-a23b", 236, 23),
         ("jamba-large", 398, 94),
         ("nemotron-4-340b", 341, 341),
+        ("longcat-flash", 560, 27),
+        ("step-3", 316, 38),
+        ("hunyuan-large", 389, 52),
+        ("mimo-v2-flash", 309, 15),
         ("snowflake-arctic", 480, 17),
         ("minimax-text-01", 456, 45.9),
         ("deepseek-moe-16b", 16.4, 2.8),
@@ -124,6 +128,7 @@ def test_parameters_that_llama_cpp_prints_for_gguf_files(name: str, billions: fl
         ("internvl3.5-14b", "15.1"),
         ("internvl3.5-38b", "38.4"),
         ("internvl3.5-30b-a3b", "30.8"),
+        ("internvl3.5-20b-a4b", "21.2"),
         ("internvl3.5-241b-a28b", "240.7"),
         ("internvl3.5-4b", "4.7"),
         ("internvl3.5-2b", "2.3"),
@@ -240,6 +245,29 @@ def test_checkpoint_sizes_of_the_gpt_oss_model_card(name: str, gibibytes: float)
 # ------------------------------------------------------------------------------------------------------- library
 
 
+@pytest.mark.parametrize(
+    ("name", "profile", "stored"),
+    [
+        ("ggml-org/Qwen3-Coder-30B-A3B-Instruct-Q8_0-GGUF", "qwen3-30b-a3b-2507", "q8_0"),
+        ("google/gemma-3-27b-it-qat-q4_0-gguf", "gemma-3-27b", "q4_0"),
+        ("bartowski/Qwen_Qwen3-8B-GGUF:Q6_K", "qwen3-8b", "q6_K"),
+        ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b", "bnb-nf4-double"),
+        ("gaunernst/gemma-3-12b-it-qat-autoawq", "gemma-3-12b", "int4"),
+        ("mradermacher/Qwen3-8B-i1-GGUF:i1-IQ4_XS", "qwen3-8b", "iq4_XS"),
+        ("huihui-ai/Qwen3-8B-abliterated", "qwen3-8b", ""),
+        ("failspy/Meta-Llama-3-70B-Instruct-abliterated-v3.5", "llama-3-70b", ""),
+    ],
+)
+def test_repositories_of_those_who_quantise_others_models(name: str, profile: str, stored: str) -> None:
+    model, found = checkpoint(name)
+    assert (model.id, found) == (profile, stored)
+
+
+def test_a_word_before_an_underscore_is_no_organisation_that_is_not_known() -> None:
+    with pytest.raises(ProfileError, match="no model profile"):
+        load_model("someone_gemma-3-12b-it")
+
+
 def test_names_and_aliases_are_unique() -> None:
     files = {path.stem: read_yaml(path) for path in folders(KIND)[-1].glob("*.yaml")}
     own = ({stem, *(str(alias).lower() for alias in raw["aliases"])} for stem, raw in files.items())
@@ -279,6 +307,11 @@ def test_names_that_measurements_use(name: str, profile: str) -> None:
     ("name", "profile"),
     [
         ("microsoft/Orca-2-13b", "llama-2-13b"),
+        ("gemma3:27b-it-qat", "gemma-3-27b"),
+        ("deepseek-r1:32b-qwen-distill", "qwen2.5-32b"),
+        ("microsoft/DialoGPT-medium", "gpt2-medium"),
+        ("bartowski/mistralai_Mistral-Small-3.1-24B-Instruct-2503", "mistral-small-3.1-24b"),
+        ("google_gemma-3-12b-it", "gemma-3-12b"),
         ("OpenHermes-2.5-Mistral-7B", "mistral-7b-v0.1"),
         ("Phind/Phind-CodeLlama-34B-v2", "codellama-34b"),
         ("defog/sqlcoder-7b-2", "codellama-7b"),
@@ -335,14 +368,15 @@ def mixers(draw: st.DrawFn) -> dict[str, Any]:
             "mamba": {"inner": 128 * heads, "state": 16, "step_rank": 32},
         }
         return {"kind": kind, "state_dtype": draw(st.sampled_from(["model", "fp32"])), **shapes[kind]}
-    flags = {
-        name: draw(st.booleans()) for name in ("qkv_bias", "output_bias", "sinks", "gate", "head_gate", "shared_kv")
-    }
+    names = ("qkv_bias", "output_bias", "sinks", "gate", "head_gate", "shared_kv", "reuses_cache")
+    flags = {name: draw(st.booleans()) for name in names}
     return {
         "kind": "attention",
         "heads": heads,
         "kv_heads": 2 ** draw(st.integers(0, heads.bit_length() - 1)),
         "head_dim": draw(st.sampled_from([64, 80, 128])),
+        "v_dim": draw(st.sampled_from([None, 96])),
+        "q_lora": draw(st.sampled_from([None, 384])),
         "qk_norm": draw(st.sampled_from(["none", "head", "full"])),
         "window": draw(st.sampled_from([None, 128])),
         **flags,
@@ -356,19 +390,24 @@ def ffns(draw: st.DrawFn) -> dict[str, Any]:
         return {"kind": "dense", "intermediate": width, "gated": draw(st.booleans()), "bias": draw(st.booleans())}
     flags = {name: draw(st.booleans()) for name in ("shared_gate", "router_bias", "router_scale", "gated")}
     sizes = {"experts": 32, "chosen": 4, "intermediate": width, "shared_intermediate": draw(st.sampled_from([0, 256]))}
+    sizes["zero_experts"] = draw(st.sampled_from([0, 16]))
     latent = draw(st.sampled_from([None, 64]))
     return {"kind": "experts", **sizes, **flags, "latent": latent, "expert_bias": latent is None and flags["gated"]}
 
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
+    paths = [{"kind": "low_rank", "width": 64}, {"kind": "altup", "streams": 4}]
     blocks = {
         name: {"mixer": draw(mixers()), "ffn": draw(ffns()), "norms": draw(st.integers(1, 4))} for name in ("a", "b")
     }
+    blocks["a"]["beside"] = tuple(draw(st.sampled_from([[], paths[:1], paths])))
+    own = {"vocab": 512, "width": 16, "layers": 16, "streams": draw(st.sampled_from([1, 4]))}
     ends = {name: draw(st.booleans()) for name in ("tied_embeddings", "norm_bias", "head_bias")}
     runs = ({"repeat": draw(st.integers(1, 4)), "of": ("a", "b")}, {"repeat": draw(st.integers(1, 3)), "of": ("a",)})
     sizes = {"hidden": 64 * draw(st.integers(1, 16)), "vocab": draw(st.integers(1000, 5000))}
     parts = {"name": "random", "max_context_tokens": 4096, "blocks": blocks, "layers": runs}
+    parts["layer_inputs"] = draw(st.sampled_from([None, own]))
     return Model.from_mapping({**parts, **sizes, **ends}, "random")
 
 
@@ -400,8 +439,9 @@ def test_tensor_parallelism_splits_evenly_what_is_not_replicated(model: Model, t
     assert tp * one_device.experts == everything.experts
     mixers = [block.mixer for block in model.blocks.values() if block.mixer]
     latents = [block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts)]
-    even = all(isinstance(each, Attention) and each.kv_heads >= tp for each in mixers)
-    if even and not any(each.latent for each in latents):
+    even = all(isinstance(each, Attention) and each.kv_heads >= tp and not each.q_lora for each in mixers)
+    whole = any(block.beside for block in model.blocks.values()) or model.layer_inputs
+    if even and not whole and not any(each.latent for each in latents):
         assert tp * one_device.mixer == everything.mixer
         assert tp * one_device.linear == everything.linear
     else:
@@ -419,9 +459,10 @@ def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
         if isinstance(mixer, LatentAttention):
             index = mixer.indexer.head_dim + 4 if mixer.indexer else 0
             expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
-        elif isinstance(mixer, Attention):
+        elif isinstance(mixer, Attention) and not mixer.reuses_cache:
             held = min(tokens, mixer.window) if mixer.window else tokens
-            expected += 2 * 2 * max(1, mixer.kv_heads // tp) * mixer.head_dim * held
+            both = mixer.head_dim + (mixer.v_dim or mixer.head_dim)
+            expected += 2 * max(1, mixer.kv_heads // tp) * both * held
     assert model.cache_bytes(tokens, layout) == expected
 
 
@@ -474,7 +515,7 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     vectors = Layout(weight_dtype=weight_dtype).format_of("other")
     routers = [block.ffn for block in (model.blocks[name] for name in model.layer_names)]
     mixtures = [each for each in routers if isinstance(each, MixtureOfExperts)]
-    routed = sum(each.experts + each.shared_gate for each in mixtures)
+    routed = sum(each.experts + each.zero_experts + each.shared_gate for each in mixtures)
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
     heads = -(-model.vocab // tp) * model.hidden
@@ -482,7 +523,9 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
     ops = model.ops(layout)
     expected += sum(  # routers that are kept wider than the model
-        (each.experts + each.shared_gate) * model.hidden * (FORMATS[kept].size_bytes - FORMATS[vectors].size_bytes)
+        (each.experts + each.zero_experts + each.shared_gate)
+        * model.hidden
+        * (FORMATS[kept].size_bytes - FORMATS[vectors].size_bytes)
         for each in mixtures
         for kept in [each.router_dtype or vectors]
     )
@@ -513,6 +556,7 @@ def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
     flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")
     lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
+    lookup += model.layer_inputs.vocab * model.layer_inputs.row if model.layer_inputs else 0
     # Mamba has a decay of every channel and state and a convolution of every channel, which no GEMM multiplies.
     mixers = [model.blocks[name].mixer for name in model.layer_names]
     scanned = sum(each.inner * (each.state + each.conv) for each in mixers if isinstance(each, Mamba))

@@ -7,6 +7,8 @@ import pytest
 from simulator.models.hf_importer import model_from_config
 from simulator.models.model import Model
 from tests.support.model_configs import CONFIGS
+from tests.support.older_configs import COUNTED_OLDER
+from tests.support.sharing_configs import COUNTED
 
 pytestmark = pytest.mark.slow
 SAME_IN_ALL_LAYERS = ("moe_topk", "moe_intermediate_size", "num_shared_expert")
@@ -17,12 +19,15 @@ BY_ANOTHER_NAME = {
 }  # models of other repositories, with these layers
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+EVERY = CONFIGS | COUNTED | COUNTED_OLDER
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_transformers_counts_the_same_parameters(name: str) -> None:
     torch = pytest.importorskip("torch", reason="the oracle builds the model with it")
     transformers = pytest.importorskip("transformers", reason="it is the oracle")
-    ours = Model.from_mapping(model_from_config(CONFIGS[name], name, name), name).parameters
-    config = dict(CONFIGS[name].get("text_config", CONFIGS[name]))
+    ours = Model.from_mapping(model_from_config(EVERY[name], name, name), name).parameters
+    config = dict(EVERY[name].get("text_config", EVERY[name]))
     for key in SAME_IN_ALL_LAYERS:  # transformers takes one number for all layers
         config[key] = config[key][0] if isinstance(config.get(key), list) else config.get(key)
     left_out = {"quantization_config", "model_type", "dtype"}

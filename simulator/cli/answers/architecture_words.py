@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from simulator.models.blocks import Block
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
-from simulator.models.model import Block, Model
+from simulator.models.model import Model
 from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttention, Mamba, Mamba2, ShortConvolution
+from simulator.models.side_paths import AltUp, LowRank
 
 
 def layers_in_words(model: Model) -> list[tuple[str, str]]:
@@ -39,7 +41,7 @@ def order_in_words(model: Model) -> str:
 
 def block_in_words(block: Block) -> str:
     """Return what a layer computes: mixer; feed-forward block."""
-    parts = [WORDS[type(part)](part) for part in (block.mixer, block.ffn) if part is not None]
+    parts = [WORDS[type(part)](part) for part in (block.mixer, block.ffn, *block.beside) if part]
     return "; ".join(parts) + (" (in parallel)" if block.parallel else "")
 
 
@@ -49,6 +51,9 @@ def _attention(mixer: Attention) -> str:
     if mixer.kv_heads == mixer.heads:
         heads = f"{mixer.heads} heads of {mixer.head_dim}, each with keys and values of its own"
     more = [f"window of {mixer.window:,} tokens"] if mixer.window else []
+    more += [f"values of {mixer.v_dim}"] if mixer.v_dim else []
+    more += [f"queries from a vector of {mixer.q_lora:,}"] if mixer.q_lora else []
+    more += ["the cache of an earlier layer"] if mixer.reuses_cache else []
     more += ["sinks"] if mixer.sinks else []
     more += ["keys are the values"] if mixer.shared_kv else []
     more += ["gated output"] if mixer.gate or mixer.head_gate else []
@@ -68,7 +73,8 @@ def _dense(ffn: Dense) -> str:
 
 def _experts(ffn: MixtureOfExperts) -> str:
     shared = f", shared ones of {ffn.shared_intermediate:,}" if ffn.shared_intermediate else ""
-    return f"{ffn.experts} experts of {ffn.intermediate:,}, {ffn.chosen} per token{shared}"
+    zero = f", {ffn.zero_experts} more that compute nothing" if ffn.zero_experts else ""
+    return f"{ffn.experts} experts of {ffn.intermediate:,}, {ffn.chosen} per token{shared}{zero}"
 
 
 WORDS: Mapping[type, Callable[[Any], str]] = {
@@ -79,6 +85,8 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     GatedDeltaNet: lambda mixer: (
         f"gated DeltaNet of {mixer.value_heads} heads with a state of {mixer.key_dim} x {mixer.value_dim}"
     ),
+    LowRank: lambda ffn: f"two projections over {ffn.width:,} numbers",
+    AltUp: lambda ffn: f"prediction and correction of {ffn.streams} residual streams",
     KimiDelta: lambda mixer: f"Kimi delta attention of {mixer.heads} heads of {mixer.head_dim}",
     LightningAttention: lambda mixer: f"lightning attention of {mixer.heads} heads of {mixer.head_dim}",
     ShortConvolution: lambda mixer: f"convolution over {mixer.conv} tokens of {mixer.channels:,} channels",

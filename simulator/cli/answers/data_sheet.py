@@ -58,6 +58,8 @@ def _model_lines(model: Model) -> Iterator[Line]:
     yield "hidden size", f"{model.hidden:,}", ""
     tied = ", tied to the output head" if model.tied_embeddings else ""
     yield "vocabulary", f"{model.vocab:,}{tied}", ""
+    if own := model.layer_inputs:
+        yield "embeddings of each layer", f"{own.vocab:,} x {own.layers} x {own.width:,}", ""
     if model.vision:
         vision = model.vision.parameters
         yield "vision encoder", f"{vision:,.0f} parameters", vision.source.evidence

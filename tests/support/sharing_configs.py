@@ -1,0 +1,66 @@
+"""config.json files of models whose layers share a part, or skip one: caches, embeddings, queries, experts, images.
+
+The profiles' `sources` say where each was looked up; where transformers has the architecture, it counts the same.
+"""
+
+from tests.support.model_configs import Config, latent, sized
+
+WINDOW, FULL = "sliding_attention", "full_attention"
+OWN_EMBEDDINGS: Config = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144}
+
+
+def gemma4_small(sizes: str, types: list[str], shared: int, **more: object) -> Config:
+    shape = {"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "num_kv_shared_layers": shared}
+    types = types * (int(sizes.split(maxsplit=1)[0]) // len(types))
+    return sized("gemma4_text", sizes, tie_word_embeddings=True, layer_types=types, **shape, **OWN_EMBEDDINGS, **more)
+
+
+def gemma3n(sizes: str, shared: int) -> Config:
+    shape = {"head_dim": 256, "sliding_window": 512, "num_kv_shared_layers": shared}
+    types = [*[WINDOW] * 4, FULL] * (int(sizes.split(maxsplit=1)[0]) // 5)
+    paths = {"altup_num_inputs": 4, "laurel_rank": 64}
+    return sized("gemma3n_text", sizes, tie_word_embeddings=True, layer_types=types, **shape, **OWN_EMBEDDINGS, **paths)
+
+
+COUNTED: dict[str, Config] = {
+    "gemma-4-e2b": gemma4_small("35 1536 8 1 6144 262144 131072", [*[WINDOW] * 4, FULL], 20, use_double_wide_mlp=True),
+    "gemma-4-e4b": gemma4_small("42 2560 8 2 10240 262144 131072", [*[WINDOW] * 5, FULL], 18),
+    "gemma-3n-e4b": gemma3n("35 2048 8 2 16384 262400 32768", 15),
+    "gemma-3n-e2b": gemma3n("30 2048 8 2 8192 262400 32768", 10),
+    "mimo-v2-flash": sized(
+        "mimo_v2_flash",
+        "48 4096 64 4 16384 152576 262144",
+        **{"head_dim": 192, "v_head_dim": 128, "swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window": 128},
+        **{"swa_num_key_value_heads": 8, "swa_num_attention_heads": 64, "add_swa_attention_sink_bias": True},
+        hybrid_layer_pattern=[int(layer > 0 and (layer + 1) % 6 > 0) for layer in range(48)],
+        moe_layer_freq=[0, *[1] * 47],
+        **{"n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048},
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
+    ),
+}
+OTHERS: dict[str, Config] = {  # that transformers lacks, or, of LongCat-Flash, with matrices of experts that have none
+    "longcat-flash": {
+        **{"model_type": "longcat_flash", "num_layers": 28, "hidden_size": 6144, "num_attention_heads": 64},
+        **{"vocab_size": 131072, "max_position_embeddings": 131072, "dtype": "bfloat16"},
+        **{"ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "moe_topk": 12, "n_routed_experts": 512},
+        **{"zero_expert_num": 256, "zero_expert_type": "identity", **latent(1536, "512 64 128 128")},
+    },
+    "step-3": {
+        **{"model_type": "step3_text", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61},
+        **{"num_attention_heads": 64, "num_attention_groups": 1, "head_dim": 256, "share_q_dim": 2048},
+        **{"vocab_size": 128815, "max_position_embedding": 65536, "dtype": "bfloat16", "share_expert_dim": 5120},
+        **{"moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120},
+        "moe_layers_enum": ",".join(str(layer) for layer in range(4, 60)),
+    },
+    "hunyuan-large": sized(
+        "hunyuan",
+        "64 6400 80 8 18304 129024 131072",
+        **{"tie_word_embeddings": True, "use_cla": True, "cla_share_factor": 2, "use_qk_norm": True},
+        **{"num_experts": 16, "moe_topk": 1, "num_shared_expert": 1},
+    ),
+    "llama-3.2-11b-vision": sized(
+        "mllama_text_model",
+        "40 4096 32 8 14336 128256 131072",
+        cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38],
+    ),
+}
