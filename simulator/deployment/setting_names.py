@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 from simulator.deployment.settings import Settings
-from simulator.engines.engine import Engine, Policy, Reservation, load_engine
+from simulator.engines.engine import AttentionBackend, Engine, Policy, Reservation, load_engine
 from simulator.errors import InfercastError, NotModelledError, UnitError, nearest
 from simulator.limits import MOST_WHOLE, in_range
 from simulator.profile import Figure, Source
@@ -29,7 +29,11 @@ SWITCHES = (
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
 OF_LOADING = ("language_model_only",)
-CHOICES = {"policy": get_args(Policy), "reservation": get_args(Reservation)}
+CHOICES = {
+    "policy": get_args(Policy),
+    "reservation": get_args(Reservation),
+    "attention_backend": get_args(AttentionBackend),
+}
 OF_ADAPTERS = ("max_loras", "max_lora_rank")
 ONE_OR_MORE = ("batch_size", "block_size", *OF_ADAPTERS, "scheduler_recv_interval", "stream_interval")
 NO_LIMIT = (  # counts that may be 0: no limit
@@ -73,6 +77,9 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name], texts[name] = _parsed(name, value, text), text
+        if name == "attention_backend" and name not in load_engine(engine.engine).spelling:
+            because = f"the attention of {engine.id} is that of its usual kernels on a device"
+            raise NotModelledError(f"--set {text}", because, "Leave it out, or take SGLang")
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.model_copy(update=rules | sourced)

@@ -22,6 +22,7 @@ USUAL = "vllm"  # on devices of which no preset says that its own users run it
 NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain loop of no product, runs on any"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
+AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
@@ -121,6 +122,7 @@ class Engine(Profile):
     reservation: Reservation = "paged"
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
+    attention_backend: AttentionBackend = "auto"
     amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
@@ -179,6 +181,7 @@ class Engine(Profile):
             if rule.holds(hardware):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
+                found = found.with_triton_attention() if self.attention_backend == "triton" else found
                 return found.with_quick_reduce() if self.quick_reduce else found
         if not self.kernels_of:
             return Kernels()

@@ -4,6 +4,7 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator, Field
 
+from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
@@ -170,6 +171,9 @@ class KernelRules(Strict):
         False,
         description="decode attention over a KV cache in fp8 is FlashAttention 3's, which reads it at a share of the"
         " bandwidth of its own (hardware.DecodeAttention.fp8_memory_fraction)",
+    )
+    split_decode: SplitDecode | None = Field(
+        None, description="decode attention in Triton, where the engine has no other or is told to run it"
     )
     gathers_tokens: Positive | None = Field(
         None,

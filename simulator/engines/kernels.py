@@ -61,6 +61,11 @@ class Kernels(Strict):
         """Return the same kernels of a build without AMX."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"amx": ()})})
 
+    def with_triton_attention(self) -> "Kernels":
+        """Return the same kernels with decode attention in Triton on any device."""
+        own = self.rules.split_decode and self.rules.split_decode.asked()
+        return self.model_copy(update={"rules": self.rules.model_copy(update={"split_decode": own})})
+
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})

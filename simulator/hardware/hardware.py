@@ -154,6 +154,7 @@ class Hardware(Profile):
     peak_flops_per_s: dict[PeakName, FlopsPerS]
     vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of a CPU's vector unit, where the peaks are of another (AMX)
     l2_cache_bytes: Bytes | None = None
+    multiprocessors: Whole | None = None  # streaming multiprocessors, compute units
     link: DeviceLink | None = None
     pcie_bytes_per_s: BytesPerS | None = None
     devices_per_node: Whole | None = None  # of a server; None: its family's, its class's, or NODE_DEVICES

@@ -127,6 +127,7 @@ class LatentAttention(Strict):
                 flops_per_pair=absorbed if self.indexer else expanded,
                 cache_bytes=(self.kv_lora + self.rope_dim) * layout.cache_bytes,
                 windowed=self.indexer is not None,
+                heads=(heads, 0),
             ),
             output,
             *all_reduce("all-reduce after attention", hidden, layout),

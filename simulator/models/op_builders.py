@@ -95,7 +95,7 @@ def attention(
 
     `flops_per_read` and `flops_per_pair` are FLOPs, `cache_bytes` bytes per cached token read, all on one device.
     `windowed`: counted in the windowed counts. `heads`: (query heads, KV heads) on one device, because some kernels
-    read the KV cache once per query head.
+    read the KV cache once per query head and read one latent vector together where there are no KV heads.
     """
     suffix = "_windowed" if windowed else ""
     reads, pairs = f"decode_reads{suffix}", f"prefill_pairs{suffix}"
@@ -106,8 +106,9 @@ def attention(
             format=layout.model_dtype,
             flops=Counts(**{reads: flops_per_read}),
             cache_bytes=Counts(**{reads: cache_bytes}),
-            heads=heads[0],
-            shared_by=heads[0] / heads[1],
+            heads=heads[0] * (heads[1] > 0),
+            shared_by=heads[0] / heads[1] if heads[1] else 1.0,
+            latent_heads=heads[0] * (heads[1] == 0),
             cache_format=layout.cache_dtype,
         ),
         Op(
@@ -115,7 +116,7 @@ def attention(
             rate="prefill_attention",
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
-            heads=heads[0],
+            heads=heads[0] * (heads[1] > 0),
         ),
     )
 

@@ -225,9 +225,15 @@ class Op:
     launches: int = 1  # kernels that follow one another
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
     shared_by: float = 1.0  # query heads per KV head
+    latent_heads: float = 0.0  # the same of latent attention, which share one read of the cache
     cache_format: str = ""  # number format of the KV cache
     alike: bool = False  # all sequences decode the same token, and so reach the same experts
     on_host: bool = False  # its weights lie in host memory, and the CPU computes it (offload.py)
+
+    @property
+    def attending_heads(self) -> float:
+        """Query heads x a rank's share of the batch, whether they read the cache together or not; 0: no attention."""
+        return self.heads or self.latent_heads
 
     def of_one_rank(self, ranks: int) -> "Op":
         """Return this op for an even 1/`ranks` share of the batch, with all its weights (data-parallel attention)."""
@@ -238,6 +244,7 @@ class Op:
             activation_bytes=self.activation_bytes.over(ranks),
             link_bytes=self.link_bytes.over(ranks),
             heads=self.heads / ranks,
+            latent_heads=self.latent_heads / ranks,
         )
 
     def with_every_expert(self) -> "Op":

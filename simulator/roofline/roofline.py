@@ -192,7 +192,8 @@ class Rates:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
 
         F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
-        cache. The last term where each of the g query heads of a group reads the cache for itself (reads_per_head).
+        cache. The last term where each of the g query heads of a group reads the cache for itself (reads_per_head). Not
+        less than blocks of Triton's kernel take (SplitDecode.seconds).
         """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:
@@ -209,6 +210,9 @@ class Rates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
+        split = self.kernels.rules.split_decode
+        if split and not self.light and split.holds(self.hardware, op):
+            memory_s = np.maximum(memory_s, split.seconds(self.hardware, op, counts))
         return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def cache_figure(self, rates: DecodeAttention, op: Op) -> str:

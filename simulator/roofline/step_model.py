@@ -1,6 +1,6 @@
 """Seconds of an engine step: the sum of its ops and of the host's time; tabulated for the event loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -22,10 +22,11 @@ class StepTable(NamedTuple):
     """A step model tabulated for the event loop, in seconds.
 
     seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
-    + slopes . attention counts + loaded_s x tokens from the host), of a step of T new tokens and n logits.
+    + slopes . attention counts + loaded_s x tokens from the host), of a step of T new tokens and n logits. Reads of the
+    cache take no less than `lone_s` for each token that a decoding sequence reads on average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
-    `draft_s`: (max sequences + 1,).
+    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`.
     """
 
     token_s: Floats
@@ -35,8 +36,10 @@ class StepTable(NamedTuple):
     loaded_s: float = 0.0
     least_s: float = 0.0
     prompt_least_s: float = 0.0
+    lone_s: Floats = np.zeros(2)
 
 
+READ_TOKENS = 1e9  # so many that launches do not count
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
 ONES = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  # the last has none of the counts
@@ -138,7 +141,17 @@ class StepModel:
             self.loaded_token_s,
             self.least_s,
             self.prompt_least_s,
+            self._lone_s(),
         )
+
+    def _lone_s(self) -> Floats:
+        """Return the seconds per cached token that a lone sequence reads, where these are not those of the slopes."""
+        reading = [op for op in self.ops if max(op.cache_bytes.decode_reads, op.cache_bytes.decode_reads_windowed) > 0]
+        alone, together = (
+            np.array([sum(float(self.once(op, each)) * op.repeats for op in reading) for each in _reads(sequences)])
+            for sequences in (1.0, READ_TOKENS)
+        )
+        return np.where(alone > (1.0 + 1e-9) * together, alone / READ_TOKENS, 0.0)
 
     def once(self, op: Op, counts: Counts) -> Array:
         """Return the seconds of one repeat of an op; of sends, the mean of all."""
@@ -154,6 +167,12 @@ class StepModel:
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
         return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0, seconds_alone=True)
+
+
+def _reads(sequences: float) -> Iterator[Counts]:
+    """Yield a step of so many decoding sequences that read READ_TOKENS cached tokens, of each kind of layer."""
+    for name in SLOPES[:2]:
+        yield Counts(steps=1.0, tokens=sequences)._replace(**{name: READ_TOKENS})
 
 
 def is_of_logits(op: Op) -> bool:

@@ -120,7 +120,9 @@ def _decode_seconds(s: State, table: StepTable) -> float:
     alone = table.token_s[new] + _look_up(table.logit_s, new)
     if drafts > 0:
         alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
-    return alone + table.slopes[0] * reads + table.slopes[1] * windowed
+    mean, seen = reads / book.decoding, windowed / book.decoding
+    alone += max(table.slopes[0] * reads, table.lone_s[0] * mean)
+    return alone + max(table.slopes[1] * windowed, table.lone_s[1] * seen)
 
 
 @compiled

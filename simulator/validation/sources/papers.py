@@ -112,6 +112,16 @@ class ConsumerCards(Recipe):
         return _answered(self.setup, ANSWER_LIMITS)
 
 
+class SglangCookbook(Recipe):
+    """A run of SGLang's cookbook (github.com/sgl-project/sgl-cookbook, read 2026-11-27)."""
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """--attention-backend triton of GLM-4.7-Flash on B200: its GLM47FlashConfigGenerator/index.js."""
+        asks = self.setup.model == "GLM-4.7-Flash" and self.hardware.family == "blackwell"
+        return {"attention_backend": "triton"} if asks else {}
+
+
 class DatabaseMart(Recipe):
     """A run of databasemart.com: 50 or 300 requests at once on rented cards, whose answers may end early."""
 

@@ -1,0 +1,55 @@
+"""Decode attention in Triton: blocks of threads that each read a part of one sequence's KV cache, tile after tile."""
+
+import math
+from typing import Self
+
+import numpy as np
+
+from simulator.hardware.hardware import Hardware
+from simulator.models.operations import Array, Counts, Op
+from simulator.profile import BytesPerS, Positive, Strict
+
+
+class SplitDecode(Strict):
+    """Flash decoding in Triton: a block of threads waits for each tile of a part of a sequence's cache.
+
+    So it reads no faster than `block_bytes_per_s`, whatever the bandwidth of the device, and a sequence has few blocks.
+    It runs where the engine has no other kernel, latent attention on the families `latent`, or where it is asked for.
+    """
+
+    parts: Positive  # of the cache of one sequence, at most
+    heads: Positive  # query heads of a block; those of a KV head beyond them read the cache again
+    block_bytes_per_s: BytesPerS
+    blocks: Positive  # at work on a multiprocessor at once
+    latent: tuple[str, ...] = ()
+    everywhere: bool = False
+
+    def asked(self) -> Self:
+        """Return the same kernel, run wherever there is attention."""
+        return self.model_copy(update={"everywhere": True})
+
+    def holds(self, hardware: Hardware, op: Op) -> bool:
+        """Tell whether decode attention runs in it on a device whose multiprocessors are known."""
+        chosen = op.latent_heads > 0 and hardware.family in self.latent
+        return hardware.multiprocessors is not None and (chosen or (self.everywhere and op.attending_heads > 0))
+
+    def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
+        """Return the seconds in which its blocks read the cache of all decoding sequences; shape of the counts.
+
+        T = g B / (r min(n p, P)): B bytes of the cache, read by g blocks of heads of each KV head; n sequences of p
+        blocks, P at work on the device at once, each at r bytes/s. Without sequences (a slope of StepTable): P blocks.
+
+        >>> from simulator.hardware.hardware import load_hardware
+        >>> from simulator.engines.engine import load_engine
+        >>> triton = load_engine("sglang").kernels[0].rules.split_decode
+        >>> read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0), heads=32, shared_by=4)
+        >>> f"{triton.seconds(load_hardware('h100-sxm'), read, Counts(1.0, 1.0, decode_reads=1.0)) * 1e9:.1f} ns"
+        '12.3 ns'
+        """
+        groups = math.ceil((op.shared_by if op.heads else op.latent_heads) / self.heads)
+        kv_heads = op.heads / op.shared_by if op.heads else 1.0
+        at_once = float(hardware.multiprocessors or 0.0) * self.blocks
+        sequences = (counts.tokens - counts.prefill_tokens) / np.maximum(counts.steps, 1.0)
+        blocks = np.where(sequences > 0, np.minimum(sequences * groups * kv_heads * self.parts, at_once), at_once)
+        found: Array = groups * counts.dot(op.cache_bytes) / (self.block_bytes_per_s * blocks)
+        return found

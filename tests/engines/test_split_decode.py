@@ -1,0 +1,85 @@
+"""Decode attention in Triton: a sequence alone has few blocks of threads, and each reads at its own pace."""
+
+import numpy as np
+import pytest
+
+from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
+from simulator.errors import NotModelledError
+from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
+from simulator.models.operations import Counts
+from simulator.roofline.step_model import StepTable
+from simulator.simulation.engine_loop import simulate
+from simulator.workloads.workload import Requests
+from tests.support.commands import answer
+from tests.support.queues import ONE_AT_A_TIME
+
+TRITON = Settings(changes=("attention_backend=triton",))
+BLOCK = 5.2e9  # bytes/s
+LLAMA = 32 * 4096.0  # bytes of a cached token, in 16 bits
+GLM = 47 * 1152.0
+LIMITS = ONE_AT_A_TIME._replace(max_num_seqs=8, max_num_batched_tokens=64, num_blocks=64)
+
+
+def lone_and_many(model: str, hardware: str, settings: Settings = Settings(), **layout: int) -> tuple[float, float]:
+    """Seconds for each token that a lone sequence reads, and of one of many that share the device."""
+    table = deploy(model, hardware, "sglang", Layout(**layout) if layout else None, settings).step_table()
+    return float(table.lone_s[0]), float(table.slopes[0])
+
+
+def test_a_lone_sequence_has_eight_parts_for_each_kv_head_and_many_fill_two_blocks_a_multiprocessor():
+    lone_s, many_s = lone_and_many("llama-3.1-8b", "h100-sxm", TRITON)
+    assert lone_s == pytest.approx(LLAMA / (8 * 8 * BLOCK), rel=1e-3)
+    assert many_s == pytest.approx(LLAMA / (132 * 2 * BLOCK), rel=1e-6)
+    assert lone_and_many("llama-3.1-8b", "h100-sxm")[0] == 0.0
+
+
+def test_sixteen_heads_of_latent_attention_are_a_block_and_the_next_ones_read_again():
+    """GLM-4.7-Flash has 20 heads on one device, and 10 on each of two."""
+    lone_s, many_s = lone_and_many("glm-4.7-flash", "b200-sxm", TRITON)
+    assert lone_s == pytest.approx(2 * GLM / (2 * 8 * BLOCK), rel=1e-3)
+    assert many_s == pytest.approx(2 * GLM / (148 * 2 * BLOCK), rel=1e-6)
+    assert lone_and_many("glm-4.7-flash", "b200-sxm", TRITON, tp=2)[0] == pytest.approx(GLM / (8 * BLOCK), rel=1e-3)
+
+
+@pytest.mark.parametrize(("hardware", "runs"), [("rtx-4090", True), ("a100-sxm-80", True), ("h100-sxm", False)])
+def test_latent_attention_runs_in_it_where_the_engine_has_no_other_kernel(hardware, runs):
+    assert (lone_and_many("glm-4.7-flash", hardware)[0] > 0) == runs
+
+
+def test_a_device_of_unknown_multiprocessors_is_not_slowed_down():
+    assert load_hardware("rtx-2060").multiprocessors is None
+    assert lone_and_many("qwen3-4b", "rtx-2060", TRITON)[0] == 0.0
+
+
+@pytest.mark.parametrize("sequences", [1, 3, 16, 200])
+def test_a_step_of_the_event_loop_takes_what_its_ops_take(sequences):
+    deployment = deploy("glm-4.7-flash", "b200-sxm", "sglang", settings=TRITON)
+    counts = Counts(1.0, sequences, sequences, decode_reads=700.0 * sequences, decode_reads_windowed=700.0 * sequences)
+    table = deployment.step_table()
+    reads_s = max(table.slopes[0] * counts.decode_reads, table.lone_s[0] * 700.0)
+    by_table = table.token_s[sequences] + table.logit_s[sequences] + reads_s
+    assert by_table == pytest.approx(float(deployment.step_model().seconds(counts)), rel=1e-3)
+
+
+def test_a_batch_alone_and_a_closed_loop_of_one_agree():
+    asked = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "sglang", "--isl", "8192", "--osl", "64")
+    triton = (*asked, "--set", "attention_backend=triton")
+    (alone,) = answer("estimate", *triton)["estimates"]
+    (loop,) = answer("simulate", *triton, "--max-concurrency", "1", "--num-prompts", "3")["simulations"]
+    assert loop["mean_tpot_ms"] == pytest.approx(1e3 * alone["tpot_s"], rel=0.01)
+
+
+def test_reads_take_the_longer_of_all_together_and_each_alone():
+    """Prompts of 4 and 6 tokens, then two steps that decode both: reads of 12 and 14 tokens, half of it each."""
+    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0]))
+    alone = simulate(LIMITS, table, Requests(np.zeros(1), np.array([4]), np.array([3])))
+    assert alone.finished_s[0] == 1.5 * (5 + 6)
+    both = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 6]), np.array([3, 3])))
+    assert both.finished_s.max() == 1.0 * (12 + 14)
+
+
+def test_it_is_known_of_sglang_alone():
+    with pytest.raises(NotModelledError, match="attention of vllm"):
+        deploy("llama-3.1-8b", "h100-sxm", "vllm", settings=TRITON)
