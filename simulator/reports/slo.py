@@ -34,8 +34,16 @@ class Slo:
                 raise InfercastError(f"SLO {metric} {bound_s}", "a bound must be above 0", "Give, say, ttft:500ms")
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
-        return f"{self.asked} of requests with {bounds}" if bounds else "no SLO"
+        return f"{self.asked} of requests with {self.bounds}" if self.bounds_s else "no SLO"
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words, "" for none.
+
+        >>> Slo({"ttft": 0.5, "tpot": 0.05}).bounds
+        'TTFT <= 500 ms, TPOT <= 50 ms'
+        """
+        return ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
 
     @property
     def asked(self) -> str:

@@ -67,7 +67,7 @@ def test_the_screen_says_what_limits_why_not_the_others_and_how_to_launch(screen
 
 def test_the_limit_is_said_to_be_that_of_the_highest_rate(screen):
     text = " ".join(screen)
-    assert "req/s per replica, the most within the SLO: " in text
+    assert "req/s per replica, the most with TTFT <= " in text
     assert "at the highest rate within the SLO" in text[text.index("TTFT, TPOT: p95") :]
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from simulator.cli import COMMANDS as OURS
+from simulator.cli import progress
 from simulator.cli.complaint import complain, unbroken
 from simulator.cli.completion import table
 from simulator.cli.other_words import COMMANDS, SAME
@@ -37,6 +38,9 @@ from tests.support.commands import infercast, refused
         ("simulate --format xml", "--format 'xml': it has no such value", "Give one of 'text', 'csv', 'json'."),
         ("simluate --model a", "simluate: infercast has no such command", "Nearest: simulate"),
         ("bench", "bench: infercast has no such command", "Nearest: simulate."),
+        ("cost --model gpt-4o --hardware l4 --workload chat --rate 1", "model 'gpt-4o': its weights", "gpt-oss-120b"),
+        ("cost --model phi-4 --hardware l4 --workload chat --rate 90/min", "--request-rate '90/min'", "-rate 1.5."),
+        ("estimate --model phi-4 --hardware Apple-M3-16GB-Laptop", "no hardware profile", "Nearest: "),
         ("--versoin", "--versoin: infercast has no such option", "Nearest: --version."),
     ],
 )
@@ -55,6 +59,12 @@ def test_what_is_offered_for_words_of_other_tools_exists():
     assert len(set(others)) == len(others)
     assert set(COMMANDS.values()) <= set(OURS)
     assert not set(COMMANDS) & set(OURS)
+
+
+def test_what_takes_long_is_followed(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "FIRST_LINE_S", 0.0)
+    assert progress.followed("answers", (each for each in "ab"), 2) == ["a", "b"]
+    assert capsys.readouterr().err.startswith("infercast: answers: 0 of 2\n")
 
 
 def test_help_is_no_mistake():

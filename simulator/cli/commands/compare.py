@@ -18,7 +18,7 @@ from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import Result, Row, emit, evidence, number
-from simulator.cli.progress import progress_bar
+from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
 from simulator.cost.risk import CASES
@@ -66,7 +66,7 @@ def command(
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
-    rows = list(in_order(threads, compared_row, compared))
+    rows = followed("answers", in_order(threads, compared_row, compared), len(compared))
     surest, said = ({}, "") if interrupted else _surest(search, compared[0])
     result = first_screen(search, options, compared, rows, said)
     result = replace(result, refused=_left(search) if interrupted else [], sections={**surest, **result.sections})
@@ -86,10 +86,12 @@ def command(
 
 def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
     """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    with progress_bar("what moves the answer"):
+        rows, words = moved.rows(), list(moved.notes())
     if plot is not None:
         moved.save(plot)
-    sections = {"sensitivity": moved.rows(), **result.sections}
-    notes = [*result.notes, "", *moved.notes()]
+    sections = {"sensitivity": rows, **result.sections}
+    notes = [*result.notes, "", *words]
     return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
