@@ -101,7 +101,7 @@ def nearest(name: object, known: Iterable[object], most: int = 40) -> str:
     are taken as text.
 
     >>> nearest("l40", ["l40s", "l4", "h100-sxm"]), nearest("MacBook Pro M3", ["m2-pro", "m3", "m3-pro", "l4"])
-    ('Nearest: l40s, l4', 'Nearest: m3-pro, m3, m2-pro')
+    ('Nearest: l40s, l4', 'Nearest: m3-pro, m2-pro, m3')
     """
     names, text = sorted(map(str, known)), str(name).lower()[:MOST_NAME]
     close = get_close_matches(text, names, n=3, cutoff=0.5) or _with_a_word_of(text, names)[:3]
@@ -125,6 +125,10 @@ def reason(error: Exception) -> str:
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "a.csv"))
     'No such file or directory'
+    >>> reason(UnicodeDecodeError("utf-8", b"a.csv", 0, 1, "invalid start byte"))
+    'it is no text in utf-8'
     """
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no text in {error.encoding}"
     told = error.strerror if isinstance(error, OSError) else None
     return told or str(error)

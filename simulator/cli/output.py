@@ -333,10 +333,10 @@ seconds = number(3)
 def percent(value: float) -> str:
     """Return a share (0 to 1) in per cent.
 
-    >>> percent(0.4142)
-    '41 %'
+    >>> percent(0.4142), percent(-0.001)
+    ('41 %', '0 %')
     """
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:z.0f} %"
 
 
 def count(value: float) -> str:

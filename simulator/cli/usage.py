@@ -13,6 +13,7 @@ from simulator.errors import InfercastError, nearest
 from simulator.questions.words import example
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "tgi")  # whose settings users know by name
+TIMES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}  # by a letter after a number
 LIKE = 0.7  # of difflib: options share many letters by chance
 UsageError: type[Exception] = BadParameter.__bases__[0]  # typer has no name for it
 
@@ -129,5 +130,21 @@ def _bad_value(error: Any, command: str) -> InfercastError:
     if kind.startswith("int_"):
         return InfercastError(f"{name} {text}", "it is not a whole number", example(text, name))
     if kind.startswith("float_"):
-        return InfercastError(f"{name} {text}", "it is not a number", "Write it in digits, as 0.5, 1500 or 1.5e12")
-    return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), "Correct it")
+        return InfercastError(f"{name} {text}", "it is not a number", _in_digits(name, text))
+    [(least_or_most, bound), *_] = (found.get("ctx") or {"": ""}).items()
+    words = {"le": ("above", "less"), "ge": ("below", "more")}.get(least_or_most)
+    if words is None:
+        return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), "Correct it")
+    return InfercastError(f"{name} {text}", f"it is {words[0]} {bound:g}", f"Give {bound:g} or {words[1]}")
+
+
+def _in_digits(option: str, text: str) -> str:
+    """Return what to write instead of a text that holds a number, without its letters.
+
+    >>> _in_digits("--training-tokens", "15T"), _in_digits("--cpu-offload-gb", "10GB"), _in_digits("--pue", "low")
+    ('Write --training-tokens 1.5e+13', 'Write --cpu-offload-gb 10', 'Write it in digits, as 0.5, 1500 or 1.5e12')
+    """
+    held = re.fullmatch(r"[^\d.-]*(-?\d+(?:\.\d+)?) ?(.*)", text)
+    if held is None:
+        return "Write it in digits, as 0.5, 1500 or 1.5e12"
+    return f"Write {option} {float(held[1]) * TIMES.get(held[2].lower(), 1.0):g}"

@@ -20,6 +20,7 @@ from simulator.profile_files import MAX_PROFILE_BYTES, refuse_name, write_yaml
 from simulator.schema_versions import VERSIONS
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+CONFIG = "Give the path of a model's config.json: nothing is downloaded"
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx", "model_max_length")
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
 CHOSEN = (
@@ -132,11 +133,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(read_text(path, MAX_PROFILE_BYTES / 1e6))
     except (OSError, ValueError) as error:
-        raise ProfileError(
-            str(path), f"it is not readable JSON ({reason(error)})", "Give a model's config.json"
-        ) from error
+        raise ProfileError(str(path), f"it is not readable JSON ({reason(error)})", CONFIG) from error
     if not isinstance(value, dict):
-        raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
+        raise ProfileError(str(path), "it holds no object", CONFIG)
     return value
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, UnitError, nearest
 from simulator.reports.batch_means import QUANTILES
 from simulator.units import parse, scaled
 
@@ -85,5 +85,8 @@ def parse_slo(text: str, share: float = 0.95) -> Slo:
             because = f"{metric} has two bounds" if colon else "it is not one metric:bound"
             raise InfercastError(f"SLO {part!r}", because, "Write, say, ttft:500ms,tpot:50ms")
         bare = re.fullmatch(r"[+-]?[\d.]+([eE][+-]?\d+)?", value)
-        bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
+        try:
+            bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
+        except UnitError as error:
+            raise UnitError(f"SLO {part!r}", error.because, error.remedy) from None
     return Slo(bounds_s, share)

@@ -226,6 +226,13 @@ def test_a_duration_without_a_unit_is_shown_in_seconds():
     assert "tokens, over 20 s" in unwrapped(printed("fleet", *lengths, "--duration", "20"))
 
 
+def test_a_format_of_llama_cpp_in_another_engine_says_so():
+    asked = ("estimate", "--model", "llama-3.1-8b", "--hardware", "rtx-3060", "--weight-dtype", "q4_k_m")
+    said = "q4_K_M is a format of llama.cpp and Ollama (--engine llama.cpp); this answer is of vllm-"
+    assert said in unwrapped(printed(*asked))
+    assert "a format of llama.cpp" not in unwrapped(printed(*asked, "--engine", "ollama"))
+
+
 def test_a_search_without_an_slo_says_how_long_users_wait():
     asked = ("compare", *PLACE, "--isl", "128", "--osl", "8", "--num-prompts", "100", "--rate", "1")
     told = unwrapped(printed(*asked))

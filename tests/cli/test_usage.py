@@ -41,6 +41,17 @@ from tests.support.commands import infercast, refused
         ("cost --model gpt-4o --hardware l4 --workload chat --rate 1", "model 'gpt-4o': its weights", "gpt-oss-120b"),
         ("cost --model phi-4 --hardware l4 --workload chat --rate 90/min", "--request-rate '90/min'", "-rate 1.5."),
         ("estimate --model phi-4 --hardware Apple-M3-16GB-Laptop", "no hardware profile", "Nearest: "),
+        ("plan --months 500", "--months 500: it is above 120", "Give 120 or less."),
+        ("estimate --pp 0", "--pp 0: it is below 1", "Give 1 or more."),
+        ("estimate --cpu-offload-gb 10GB", "--cpu-offload-gb 10GB", "Write --cpu-offload-gb 10."),
+        ("estimate --model phi-4 --hardware l4 --engine vllm:0.10.2", "engine 'vllm:0.10.2'", "Give vllm-0.8,"),
+        ("cost --model phi-4 --hardware l4 --slo ttft:5sec", "SLO 'ttft:5sec': there is no unit 'sec'", "Nearest: s"),
+        (
+            "profiles prices amazon",
+            "prices of 'amazon': it is neither a provider nor a device",
+            "Providers: aws, azure,",
+        ),
+        ("cost --model phi-4 --hardware l4 --workload chat --rate 1 --provider Amazon", "--provider Amazon", " AWS, "),
         ("--versoin", "--versoin: infercast has no such option", "Nearest: --version."),
     ],
 )
