@@ -52,6 +52,12 @@ from tests.support.commands import infercast, refused
             "Providers: aws, azure,",
         ),
         ("cost --model phi-4 --hardware l4 --workload chat --rate 1 --provider Amazon", "--provider Amazon", " AWS, "),
+        ("memory --model phi-4 --hardware l4 --engine ollama --set num_ctx=8k", "--set num_ctx=8k", "as num_ctx=8192."),
+        (
+            "estimate --model qwen3-8b --hardware rtx-4060 --engine ollama --set num_ctx=32768",
+            "qwen3-8b (q4_K_M) on rtx-4060",
+            "It fits with --max-model-len 16384 (",
+        ),
         ("--versoin", "--versoin: infercast has no such option", "Nearest: --version."),
     ],
 )
