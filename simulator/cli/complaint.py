@@ -11,7 +11,9 @@ SPACE = "␠"  # stands for a space in what is held together
 
 
 def complain(text: str) -> None:
-    """Write a sentence to stderr, with our name before it."""
+    """Write a sentence to stderr, with our name before it; where that is closed, the exit code has to do."""
+    if sys.stderr is None:
+        return
     whole = f"infercast: {text}"
     lines = unbroken(whole, columns()) if sys.stderr.isatty() else [whole]
     sys.stderr.write("\n".join(lines) + "\n")

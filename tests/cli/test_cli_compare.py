@@ -83,6 +83,16 @@ def test_json_has_every_figure_and_its_interval():
         assert row["p95_ttft_ms_low"] < row["p95_ttft_ms"] < row["p95_ttft_ms_high"]
 
 
+def test_a_bound_that_may_be_meant_in_seconds_says_so():
+    said = refused(*ASKED, "--hardware", "l4,sn40l", "--slo", "ttft:1")
+    assert "TTFT <= 1 ms: no deployment keeps the SLO: " in said
+    assert "sn40l" not in said  # other devices were looked at, which are too slow
+    assert said.endswith(
+        "Write ttft:1s if seconds are meant, or loosen the SLO, or give more devices, formats or engines.\n"
+    )
+    assert ". Loosen the SLO, or give more" in refused(*ASKED, "--hardware", "l4", "--slo", "ttft:12ms")
+
+
 def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     found = SimpleNamespace(replicas=2, candidate=SimpleNamespace(devices=1))
     risk = SimpleNamespace(more=[3, 4], never=1, is_sure=False, then=None)

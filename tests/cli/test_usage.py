@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from simulator.cli import COMMANDS as OURS
-from simulator.cli import progress
+from simulator.cli import main, progress
 from simulator.cli.complaint import complain, unbroken
 from simulator.cli.completion import table
 from simulator.cli.other_words import COMMANDS, SAME
@@ -104,6 +104,15 @@ def test_an_error_is_wrapped_on_a_terminal_and_one_line_elsewhere(monkeypatch):
         complain(error)
         assert stream.getvalue().count("\n") == lines
         assert " ".join(stream.getvalue().split()) == f"infercast: {error}"
+
+
+def test_an_error_without_stderr_has_its_exit_code(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    complain("error: unheard")
+    monkeypatch.setattr(sys, "argv", ["infercast", "nonsense"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
 
 
 @pytest.mark.parametrize(
