@@ -9,12 +9,15 @@ InfercastError
 └── InterruptedSweepError  cases of a sweep that Ctrl-C has left unanswered
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Self
 
 MOST_CHARACTERS = 2_000  # of a part of an error
+_WORD = re.compile(r"[a-z0-9]+")
 MOST_NAME = 200  # characters of a name that is compared with others
 
 
@@ -94,17 +97,27 @@ class InterruptedSweepError(InfercastError):
 def nearest(name: object, known: Iterable[object], most: int = 40) -> str:
     """Return "Nearest: a, b", the known names most like `name`, or "Known: ..." with up to `most` if none is like it.
 
-    A file may hold anything in place of a name: all are taken as text.
+    Like it is what has almost its letters, else what has a word of it. A file may hold anything in place of a name: all
+    are taken as text.
 
-    >>> nearest("l40", ["l40s", "l4", "h100-sxm"])
-    'Nearest: l40s, l4'
+    >>> nearest("l40", ["l40s", "l4", "h100-sxm"]), nearest("MacBook Pro M3", ["m2-pro", "m3", "m3-pro", "l4"])
+    ('Nearest: l40s, l4', 'Nearest: m3-pro, m2-pro, m3')
     """
-    names = sorted(map(str, known))
-    close = get_close_matches(str(name).lower()[:MOST_NAME], names, n=3, cutoff=0.5)
+    names, text = sorted(map(str, known)), str(name).lower()[:MOST_NAME]
+    close = get_close_matches(text, names, n=3, cutoff=0.5) or _with_a_word_of(text, names)[:3]
     if close:
         return f"Nearest: {', '.join(close)}"
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"Known: {', '.join(names[:most])}{more}"
+
+
+def _with_a_word_of(text: str, names: Sequence[str]) -> list[str]:
+    """Return the names that have a word of a text, first those with most words, of which rare ones count more."""
+    asked = {word for word in _WORD.findall(text) if len(word) > 1}
+    shared = {name: asked.intersection(_WORD.findall(name.lower())) for name in names}
+    often = Counter(word for words in shared.values() for word in words)
+    worth = {name: sum(1 / often[word] for word in words) for name, words in shared.items() if words}
+    return sorted(worth, key=lambda name: -worth[name])
 
 
 def reason(error: Exception) -> str:
@@ -112,6 +125,10 @@ def reason(error: Exception) -> str:
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "a.csv"))
     'No such file or directory'
+    >>> reason(UnicodeDecodeError("utf-8", b"a.csv", 0, 1, "invalid start byte"))
+    'it is no text in utf-8'
     """
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no text in {error.encoding}"
     told = error.strerror if isinstance(error, OSError) else None
     return told or str(error)

@@ -61,7 +61,7 @@ def parse(given: object, dimension: str) -> float:
         )
     number, unit = float(match[1].replace("_", "")), match[2]
     if unit not in units:
-        because = "it has no unit" if not unit else f"{unit!r} is not a unit of {dimension}"
+        because = "it has no unit" if not unit else f"there is no unit {unit!r} here"
         hint = f"Write it with one, e.g. '{example}'" if not unit else nearest(unit, [u for u in units if u])
         raise UnitError(f"{given!r}", because, hint)
     if number < 0 or not math.isfinite(number):

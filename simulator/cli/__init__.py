@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 import simulator
+from simulator.cli.complaint import complain
 from simulator.cli.completion import asked_for, stand_in
-from simulator.cli.help import INTERRUPTED, GroupedCommand
+from simulator.cli.help import INTERRUPTED, Commands, GroupedCommand
 from simulator.errors import InfercastError
 
 GARBAGE = 100_000  # objects between two looks for cycles: Python's own 700 cost a tenth of a short command
@@ -45,7 +46,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
     Importing one command keeps start-up fast; `arguments` are the words after `infercast`.
     """
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+    app = typer.Typer(cls=Commands, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
     app.callback()(_group)
     completed = asked_for()  # words that a shell wants completed
     words = arguments if completed is None else completed
@@ -88,16 +89,16 @@ def _command(name: str) -> Callable[..., None]:
 
 
 def main() -> None:
-    """Run the command line; an InfercastError is one line on stderr and exit code 2, without a traceback."""
+    """Run the command line; an InfercastError is a sentence on stderr and exit code 2, without a traceback."""
     gc.set_threshold(GARBAGE)
     try:
         build(sys.argv[1:])(prog_name="infercast")
     except InfercastError as error:
-        sys.stderr.write(f"infercast: error: {error}\n")
+        complain(f"error: {error}")
         sys.exit(2)
     except MemoryError as error:  # what no estimate foresaw
-        given = "infercast: error: memory: the answer takes more than is free here"
-        sys.stderr.write(f"{given} ({error or 'no more'}). Ask for fewer or shorter requests.\n")
+        given = f"memory: the answer takes more than is free here ({error or 'no more'})"
+        complain(f"error: {given}. Ask for fewer or shorter requests.")
         sys.exit(2)
     except KeyboardInterrupt:  # while a command is imported; later typer and the commands themselves take it
         sys.exit(INTERRUPTED)

@@ -1,15 +1,13 @@
 """`--help` of a command: options in groups, the usual ones first, and two examples that the tests run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from typer import BadParameter
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from simulator.cli.examples import EXAMPLES
-from simulator.errors import InfercastError
-from simulator.questions.words import example
+from simulator.cli.usage import UsageError, in_three_parts, no_such_command
 
 RUNNING: ContextVar[str] = ContextVar("RUNNING", default="")  # the command that runs, for its json
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells give it
@@ -55,13 +53,8 @@ class GroupedCommand(TyperCommand):
     """A command whose help has its options under headings, in the order of GROUPS, and ends in examples."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of a command. Raises InfercastError for what is no number, or out of an option's range."""
-        try:
-            return super().parse_args(ctx, args)
-        except BadParameter as error:
-            if found := _in_three_parts(error, ctx.info_name):
-                raise found from None
-            raise
+        """Read the words of a command. Raises InfercastError for options and values that it does not have."""
+        return _parsed(super().parse_args, self, ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, under its name."""
@@ -86,21 +79,28 @@ class GroupedCommand(TyperCommand):
             formatter.write("".join(f"  {each}\n" for each in line.splitlines()))
 
 
-def _in_three_parts(error: BadParameter, command: str | None) -> InfercastError | None:
-    """Return typer's error about the value of a parameter as ours; None where it is no number."""
-    param, errors = error.param, getattr(error.__cause__, "errors", None)  # of pydantic, which newer typers read with
-    if param is None or not error.message or "is not one of" in error.message:
-        return None
-    name = f"{command}" if param.param_type_name == "argument" else param.opts[0]
-    if errors is None:
-        return InfercastError(name, error.message, "Correct it")
-    [found, *_] = errors()
-    text, kind = str(found["input"]), found["type"]
-    if kind.startswith("int_"):
-        return InfercastError(f"{name} {text}", "it is not a whole number", example(text, name))
-    if kind.startswith("float_"):
-        return InfercastError(f"{name} {text}", "it is not a number", "Write it in digits, as 0.5, 1500 or 1.5e12")
-    return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), "Correct it")
+class Commands(TyperGroup):
+    """All commands; a word that is none of them, or no option of theirs, is an error in three parts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before a command. Raises InfercastError for an option that there is not."""
+        return _parsed(super().parse_args, self, ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called. Raises InfercastError for a name that none has."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            raise no_such_command(args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+def _parsed(parse: Callable[[Any, list[str]], list[str]], command: Any, ctx: Any, args: list[str]) -> list[str]:
+    words = list(args)  # typer takes them out one by one
+    try:
+        return parse(ctx, args)
+    except UsageError as error:
+        if found := in_three_parts(error, command, words):
+            raise found from None
+        raise
 
 
 def _sections(parameters: list[Any]) -> Iterator[tuple[str, list[Any]]]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Exit
 
+from simulator.cli.complaint import complain
 from simulator.cli.help import INTERRUPTED, RUNNING
 from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
@@ -109,7 +110,8 @@ def emit(result: Result, form: Format, *, details: bool = True) -> None:
     shown = result if details or form is not Format.TEXT else result.first_screen()
     put(shown.render(form, columns(), bold=sys.stdout is not None and sys.stdout.isatty()))
     if form is Format.CSV:
-        sys.stderr.writelines(f"infercast: left out: {error}\n" for error in result.refused)
+        for error in result.refused:
+            complain(f"left out: {error}")
     exit_if_interrupted(result.refused)
 
 
@@ -331,10 +333,10 @@ seconds = number(3)
 def percent(value: float) -> str:
     """Return a share (0 to 1) in per cent.
 
-    >>> percent(0.4142)
-    '41 %'
+    >>> percent(0.4142), percent(-0.001)
+    ('41 %', '0 %')
     """
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:z.0f} %"
 
 
 def count(value: float) -> str:

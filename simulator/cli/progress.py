@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 if TYPE_CHECKING:  # numba takes a while
     from simulator.simulation.engine_loop import Progress
 
+Value = TypeVar("Value")
 FIRST_LINE_S, NEXT_LINE_S = 30.0, 10.0  # until the first line of progress, which most commands never reach; then
 
 
@@ -27,6 +28,17 @@ def progress_bar(label: str) -> Iterator["Progress"]:
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda finished, every: bar.update(task, completed=finished, total=every)
+
+
+def followed(label: str, values: Iterable[Value], every: int) -> list[Value]:
+    """Return values that take long to compute, `every` in number, with how many are there on stderr."""
+    found: list[Value] = []
+    with progress_bar(label) as progress:
+        progress(0, every)
+        for each in values:
+            found.append(each)
+            progress(len(found), every)
+    return found
 
 
 def _lines(label: str, clock_s: Callable[[], float], write: Callable[[str], object]) -> "Progress":

@@ -28,6 +28,7 @@ from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
+MORE_TOKENS = "Give a larger --max-num-batched-tokens"
 PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch (`graph_tokens`)
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
@@ -58,14 +59,14 @@ class Deployment:
         self.hardware.nodes(self.layout.ep)  # refuses uneven ones
         if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
             given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
-            raise NotModelledError(given, because, f"Give tp {self.hardware.node_devices} or less; use pp")
+            raise NotModelledError(given, because, f"Give --tp {self.hardware.node_devices}, and --pp for more devices")
         if self.layout.pp > len(self.model.layer_names):
             given, layers = f"pp {self.layout.pp}", len(self.model.layer_names)
             because = f"each stage has a layer at least, and {self.model.id} has {layers}"
             raise InfercastError(given, because, f"Give --pp {layers} or less")
         if self.max_num_seqs > self.max_num_batched_tokens:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
-            raise InfercastError(given, "a step computes one token per sequence at least", "Raise the token budget")
+            raise InfercastError(given, "a step computes one token per sequence at least", MORE_TOKENS)
         self._refuse_drafts()
         refuse_layers_on_host(self.model, self.engine, self.settings.offload)
         if not any(op.experts for op in self.ops):
@@ -101,7 +102,7 @@ class Deployment:
             raise NotModelledError(given, because, "Use an engine that batches continuously")
         if 1 + self.draft_tokens > self.max_num_batched_tokens:
             given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
-            raise InfercastError(given, "a step verifies all drafts of a sequence", "Raise the token budget")
+            raise InfercastError(given, "a step verifies all drafts of a sequence", MORE_TOKENS)
 
     @property
     def tp(self) -> int:

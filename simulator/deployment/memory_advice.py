@@ -25,6 +25,7 @@ LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "-
 SETTING_FLAGS = {
     "--max-num-batched-tokens": "max_num_batched_tokens",
     "--max-num-seqs": "max_num_seqs",
+    "--max-model-len": "max_model_len",
     "--gpu-memory-utilization": "memory_fraction",
 }
 Flags = dict[str, Any]
@@ -104,6 +105,9 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * one]
     usual = float(deployment.engine.memory.fraction)
     yield [{"--gpu-memory-utilization": usual}] if deployment.memory_fraction < usual else []
+    asked = deployment.settings.max_model_len or 0
+    contexts = [asked >> halvings for halvings in range(1, asked.bit_length())] if deployment.engine.is_reserved else []
+    yield [{"--max-model-len": each} for each in contexts if each >= USABLE_TOKENS]  # a slot reserves all of it
     yield degrees
     yield [{"--cache-dtype": each} for each in cache_formats(deployment.engine)[:1]]
     bits = number_format(layout.weight_dtype).bits

@@ -1,6 +1,7 @@
 """Engine settings by the engine's own names or by ours: "chunked_prefill_size=4096" -> an engine and settings."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
@@ -160,7 +161,10 @@ def _parsed(name: str, value: str, text: str) -> Any:
     least = 0 if name in NO_LIMIT else 1
     digits = value.replace("_", "")
     if not digits.isdecimal() or in_range(float(digits), f"--set {name}", MOST_WHOLE) < least:
-        raise InfercastError(f"--set {text}", f"{name} is a whole number of {least} or more", f"Write {name}=64")
+        typed, is_short = text.partition("=")[0], re.fullmatch(r"[0-9]{1,6}[kK]", digits)
+        written = f"{typed}={int(digits[:-1]) * 1024 if is_short else 64}"
+        because = f"{typed} is a whole number of {least} or more"
+        raise InfercastError(f"--set {text}", because, f"Write it in digits, as {written}")
     return int(digits)
 
 

@@ -218,6 +218,9 @@ def _presets(_folder: str | None) -> tuple[Engine, ...]:
     return tuple(Engine.from_yaml(find(KIND, each)) for each in names(KIND))
 
 
+VERSION = re.compile(r"([a-z][a-z.+_-]*?)[\s:=@_-]*v?(b?\d[\d.]*\w*)")  # vllm:0.10.2, llama.cpp b4000
+
+
 def usual_engine(hardware: Hardware) -> str:
     """Return the engine that users of a device run where they name none: vLLM unless a preset says that it is its own.
 
@@ -237,7 +240,7 @@ def usual_engine(hardware: Hardware) -> str:
 def load_engine(name: str) -> Engine:
     """Return an engine's preset: "vllm-0.33" by its file, or "vllm" for the newest version, in any capitals.
 
-    Raises ProfileError with the nearest names for an unknown one.
+    Raises ProfileError with the nearest names for an unknown one, and with the preset of a version that has none.
 
     >>> load_engine("TGI").id
     'tgi-3.3'
@@ -245,7 +248,14 @@ def load_engine(name: str) -> Engine:
     engines = {each: each.rpartition("-")[0] or each for each in names(KIND)}
     versions = [each for each, engine in engines.items() if joined(engine) == joined(name)]
     newest = max(versions, key=lambda each: _numbers(each.rpartition("-")[2]), default=name)
-    return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
+    stated = VERSION.fullmatch(name.strip().lower())
+    try:
+        return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
+    except ProfileError:
+        if stated is None or stated[1] not in engines.values():
+            raise
+    preset = engine_of(stated[1], stated[2]).id
+    raise ProfileError(f"engine {name!r}", f"no preset is of version {stated[2]}", f"Give {preset}, the nearest to it")
 
 
 def engine_of(name: str, version: str) -> Engine:

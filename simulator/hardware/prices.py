@@ -174,7 +174,9 @@ def refuse_unknown(terms: Terms) -> None:
             if any(_matches(name, (glob,)) for name in names_of[what]):
                 continue
             wider = sorted(name for name in names_of[what] if _matches(name, (f"{glob}*",)))
-            remedy = f"Give '{glob}*', for {', '.join(wider)}" if wider else nearest(glob, names_of[what])
+            names = sorted(names_of[what])
+            known = f"Known: {', '.join(names)}" if what == "provider" else nearest(glob, names)
+            remedy = f"Give '{glob}*', for {', '.join(wider)}" if wider else known
             raise InfercastError(f"--{what} {glob}", f"no price list has such a {what}", remedy)
 
 

@@ -21,6 +21,7 @@ from simulator.models.model import KIND, Model
 from simulator.profile_files import MAX_PROFILE_BYTES, refuse_name, write_yaml
 from simulator.schema_versions import VERSIONS
 
+CONFIG = "Give the path of a model's config.json: nothing is downloaded"
 CHOSEN = (
     "num_experts_per_tok",
     "experts_per_token",
@@ -127,11 +128,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(read_text(path, MAX_PROFILE_BYTES / 1e6))
     except (OSError, ValueError) as error:
-        raise ProfileError(
-            str(path), f"it is not readable JSON ({reason(error)})", "Give a model's config.json"
-        ) from error
+        raise ProfileError(str(path), f"it is not readable JSON ({reason(error)})", CONFIG) from error
     if not isinstance(value, dict):
-        raise ProfileError(str(path), "it holds no object", "Give a model's config.json")
+        raise ProfileError(str(path), "it holds no object", CONFIG)
     return value
 
 

@@ -22,6 +22,10 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
         "it makes vectors or scores of texts and writes none",
         VECTORS,
     ),
+    r"(chat)?gpt-?(3\.5|4|4o|4\.1|4\.5|5)(-.*|o.*)?|chatgpt|o[134](-.*)?|(claude|gemini|grok-[3-9])\b.*": (
+        "its weights are not published, so that only its maker runs it",
+        "Choose an open model, say gpt-oss-120b: `infercast profiles models` lists them",
+    ),
     r"(whisper|wav2vec|canary|parakeet|seamless)\b.*": ("it turns speech into text", OTHERS),
     r"(stable-diffusion|sdxl|flux)\b.*": ("it draws images", OTHERS),
     r"recurrentgemma\b.*|griffin\b.*": ("its recurrence, RG-LRU, is not modelled", LAYERS),

@@ -58,7 +58,7 @@ def plot_costs(answers: Sequence[Answer], rows: Sequence[Row] = (), labels: Sequ
         grid_lines(axes)
     handles = [*left.get_legend_handles_labels()[0], bound]
     if rows:
-        said = f"{rows[0]['interval']:.0%} interval; an arrow: without an upper end"
+        said = f"{rows[0]['interval']:.0%} interval; arrows: down to 0, or without an upper end"
         handles.append(Line2D([], [], color=WHISKER, lw=1.0, marker="|", markersize=6, label=said))
     legend_below(figure, handles)
     return figure
@@ -77,6 +77,8 @@ class _Values(NamedTuple):
 
 def _plot_values(axes: "Axes", drawn: Sequence[_Values], bounds: Sequence[float] = ()) -> None:
     """Plot dots with their figures above them and their intervals through them."""
+    ends = [end for each in drawn for pair in each.intervals for end in pair if end]
+    wide_axis(axes, "x", [*(value for each in drawn for value in each.values if value), *ends], bounds)
     for each in drawn:
         known = [(place, value) for place, value in enumerate(each.values) if value is not None]
         x, y = [value for _, value in known], [place + each.offset for place, _ in known]
@@ -89,8 +91,6 @@ def _plot_values(axes: "Axes", drawn: Sequence[_Values], bounds: Sequence[float]
         for place, _ in known:
             if each.intervals:
                 whisker(axes, "x", place + each.offset, each.intervals[place])
-    ends = [end for each in drawn for pair in each.intervals for end in pair if end]
-    wide_axis(axes, "x", [*(value for each in drawn for value in each.values if value), *ends], bounds)
 
 
 def _say(axes: "Axes", place: int, text: str) -> None:

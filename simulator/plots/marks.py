@@ -47,17 +47,21 @@ def ends_of(row: Row, key: str) -> Ends:
 
 
 def whisker(axes: "Axes", which: str, at: float, ends: Ends, colour: str = WHISKER) -> None:
-    """Draw an interval along an axis ("x" or "y") at a place of the other; without an upper end an arrow to the edge.
+    """Draw an interval along an axis ("x" or "y") at a place of the other; an arrow to the edge where an end is none.
 
-    An interval that is not known, both ends None, is not drawn.
+    That is an upper end of None, and a lower one of 0 on a logarithmic axis: its scale is chosen before. An interval
+    that is not known, both ends None, is not drawn.
     """
     low, high = ends
     if low is None:
         return
-    along, across = [low, BEYOND if high is None else high], [at, at]
+    is_log = (axes.get_xscale() if which == "x" else axes.get_yscale()) == "log"
+    falls = low <= 0 and is_log
+    along, across = [1 / BEYOND if falls else low, BEYOND if high is None else high], [at, at]
     x, y = (along, across) if which == "x" else (across, along)
     axes.plot(x, y, color=colour, lw=1.0, marker="|" if which == "x" else "_", markersize=5, zorder=1.5)
-    if high is None:
-        transform = axes.get_yaxis_transform() if which == "x" else axes.get_xaxis_transform()
-        tip, marker = ((1.0, at), ">") if which == "x" else ((at, 1.0), "^")
-        axes.plot(*tip, marker, color=colour, markersize=5, transform=transform, clip_on=False)
+    transform = axes.get_yaxis_transform() if which == "x" else axes.get_xaxis_transform()
+    for is_beyond, edge, markers in ((falls, 0.0, "<v"), (high is None, 1.0, ">^")):
+        if is_beyond:
+            tip, marker = ((edge, at), markers[0]) if which == "x" else ((at, edge), markers[1])
+            axes.plot(*tip, marker, color=colour, markersize=5, transform=transform, clip_on=False)

@@ -2,14 +2,14 @@
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from simulator.cost.plan import FleetPlan
 from simulator.plots.labels import legend_below
-from simulator.plots.palette import BOUND, SERIES, TIP, grid_lines, tip
+from simulator.plots.palette import BOUND, SERIES, TIP, grid_lines, plain_ticks, tip
 from simulator.plots.panels import WIDE_SIZE, panel
 
-HOUR_S = 3600.0
+HOUR_S, TICK_H = 3600.0, 6.0
 STYLES = {"static": "-", "scheduled": "-", "autoscaled": "--"}
 
 
@@ -27,7 +27,7 @@ def months_panel(plan: FleetPlan) -> Figure:
     priced = all(each.usd is not None for each in plan.months)
     axes.set(xlabel="month", ylabel="$ of a month" if priced else "replicas at most")
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,.10g}")
+    plain_ticks(axes.yaxis)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     grid_lines(axes)
     legend_below(figure, axes.get_legend_handles_labels()[0])
@@ -53,5 +53,6 @@ def day_panel(plan: FleetPlan, month: int) -> Figure:
     axes.set(xlabel=f"hour of the day, month {month}", ylabel="requests/s")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
+    axes.xaxis.set_major_locator(MultipleLocator(TICK_H))
     legend_below(figure, axes.get_legend_handles_labels()[0])
     return figure

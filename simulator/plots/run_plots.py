@@ -17,6 +17,7 @@ from simulator.plots.palette import (
     TIP,
     WAITING,
     grid_lines,
+    plain_ticks,
     short,
     wide_axis,
 )
@@ -72,8 +73,6 @@ def plot_run(title: str, over_time: Timeline, explained: Explanation, row: Row |
 
 def draw_over_time(figure: "FigureBase", over_time: Timeline) -> None:
     """Plot requests, KV-cache usage, throughput and the binding resource of a run over seconds, one above the other."""
-    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415  half a second
-
     panels = figure.subplots(4, 1, sharex=True)
     _plot_requests(panels[0], over_time)
     _plot_cache_usage(panels[1], over_time)
@@ -82,9 +81,9 @@ def draw_over_time(figure: "FigureBase", over_time: Timeline) -> None:
     panels[3].set_xlabel("time [s]")
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+        plain_ticks(axes.yaxis)
         axes.margins(x=0)
-    panels[3].xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    plain_ticks(panels[3].xaxis)
     figure.align_ylabels(panels)
 
 
@@ -144,8 +143,6 @@ def _plot_binding(axes: "Axes", over_time: Timeline) -> None:
 
 def draw_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
     """Plot two stacked bars of the parts of a latency: its mean, and the request at its p95."""
-    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415  half a second
-
     columns = [explained.mean_s(metric), explained.p95_s(metric)]
     below = np.zeros(2)
     for part, colour in PART_COLOURS.items():
@@ -161,7 +158,7 @@ def draw_parts(axes: "Axes", explained: Explanation, metric: str) -> None:
     axes.set(ylabel=f"{metric.upper()} [s]")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.2, y=0.12)
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    plain_ticks(axes.yaxis)
 
 
 def draw_distribution(axes: "Axes", report: Report, metric: str, row: Row | None) -> None:

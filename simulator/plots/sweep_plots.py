@@ -93,6 +93,7 @@ def plot_sweep(sweep: Sweep) -> "Figure":
     for axes, metric in zip(panels, ("ttft", "tpot"), strict=False):
         draw_latency(axes, sweep, metric)
     draw_pareto(panels[2], sweep)
+    panels[2].set_title(f"Pareto curve (labels: {sweep.x_label})")
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         grid_lines(axes)
@@ -127,7 +128,7 @@ def draw_latency(axes: "Axes", sweep: Sweep, metric: str) -> None:
             (at_y,) = _values(sweep, f"p95_{metric}_ms", [place])  # NaN: one output token has no TPOT
             axes.plot(sweep.places[place], at_y, "o", color=colour, mfc="none", markersize=12, mew=1.6)
         for at, value in zip(x, p95, strict=True):
-            tip(axes, at, value, f"{short(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")
+            tip(axes, at, value, f"{_word(at)} {sweep.x_label}: {metric.upper()} p95 {short(value)} ms")
         shown = high[high <= ROOM * np.max(p95, initial=0.0, where=known)]
         seen += [*p95, *_values(sweep, f"median_{metric}_ms", places), *low, *shown]
     if bound_s:
@@ -176,7 +177,7 @@ def draw_pareto(axes: "Axes", sweep: Sweep) -> None:
             axes.annotate(said, at, (5, 4), textcoords="offset points", fontsize=8.5, color=colour)
         users = [*users, *(user - bars[0][0]).tolist(), *(user + bars[0][1]).tolist()]
         devices = [*devices, *(device - bars[1][0]).tolist(), *(device + bars[1][1]).tolist()]
-    axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device", title="Pareto curve")
+    axes.set(xlabel="output tokens/s of a user (1 / TPOT)", ylabel="output tokens/s of a device")
     wide_axis(axes, "x", users)
     wide_axis(axes, "y", devices)
 

@@ -32,7 +32,8 @@ def plot_tuned(bars: Sequence[Bar], unit: str, title: str) -> "Figure":
             axes.text(0, row, " no load keeps the SLO", va="center", color=BOUND, fontsize=9)
     axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
     axes.invert_yaxis()
-    axes.set(xlabel=f"{unit} (line: held-out interval)", title=title)
+    axes.set(xlabel=f"{unit} (line: held-out interval)")
+    figure.suptitle(title, fontsize=10.5)
     axes.set_xlim(0, 1.12 * max((max(per_s, high or 0.0) for _, per_s, _, high in bars), default=0.0) or 1.0)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

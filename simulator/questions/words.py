@@ -20,6 +20,8 @@ FLAGS = {"changes": "--set"}  # fields whose flag is not their name
 UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "": (1,)}  # what a letter after a number may mean
 LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
+TIMES_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # by the first letter of their names
+PER_TIME = re.compile(r"(\d+\.?\d*) ?(?:/|per|rp|qp|req/|requests/) ?([smhd])[a-z]*")  # 30/min, 2rps, 100 per hour
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")  # 1,024 is no list of 1 and 24
 
 
@@ -111,8 +113,21 @@ def number(text: str, option: str, example: str = "2") -> float:
     try:
         value = float(text)
     except ValueError:
-        raise InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} {example}") from None
+        raise _no_number(text, option, example) from None
     return value if math.isinf(value) else in_range(value, f"{option} {text}")
+
+
+def _no_number(text: str, option: str, example: str) -> InfercastError:
+    """Return the error about a text that is no number; a rate per minute is said per second.
+
+    >>> print(_no_number("30/min", "--request-rate", "2"))
+    --request-rate '30/min': it is a number of requests per second. Give --request-rate 0.5.
+    """
+    per = PER_TIME.fullmatch(text.strip().lower()) if option == "--request-rate" else None
+    if per is None:
+        return InfercastError(f"{option} {text!r}", "it is not a number", f"Give, say, {option} {example}")
+    per_s = f"{float(per[1]) / TIMES_S[per[2]]:.3g}"
+    return InfercastError(f"{option} {text!r}", "it is a number of requests per second", f"Give {option} {per_s}")
 
 
 def seconds(text: str, option: str) -> float:

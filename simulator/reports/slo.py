@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, UnitError, nearest
 from simulator.reports.batch_means import QUANTILES
 from simulator.units import parse, scaled
 
@@ -34,8 +34,16 @@ class Slo:
                 raise InfercastError(f"SLO {metric} {bound_s}", "a bound must be above 0", "Give, say, ttft:500ms")
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
-        return f"{self.asked} of requests with {bounds}" if bounds else "no SLO"
+        return f"{self.asked} of requests with {self.bounds}" if self.bounds_s else "no SLO"
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words, "" for none.
+
+        >>> Slo({"ttft": 0.5, "tpot": 0.05}).bounds
+        'TTFT <= 500 ms, TPOT <= 50 ms'
+        """
+        return ", ".join(f"{metric.upper()} <= {scaled(bound, 's')}" for metric, bound in self.bounds_s.items())
 
     @property
     def asked(self) -> str:
@@ -77,5 +85,8 @@ def parse_slo(text: str, share: float = 0.95) -> Slo:
             because = f"{metric} has two bounds" if colon else "it is not one metric:bound"
             raise InfercastError(f"SLO {part!r}", because, "Write, say, ttft:500ms,tpot:50ms")
         bare = re.fullmatch(r"[+-]?[\d.]+([eE][+-]?\d+)?", value)
-        bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
+        try:
+            bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
+        except UnitError as error:
+            raise UnitError(f"SLO {part!r}", error.because, error.remedy) from None
     return Slo(bounds_s, share)

@@ -12,6 +12,7 @@ from matplotlib.ticker import EngFormatter, LogLocator
 from simulator.validation.prediction import Prediction
 
 PANELS_PER_ROW = 3
+PANEL_INCHES = 3.7, 4.0  # of a square, its title and its labels
 FEW = 100  # predictions of a metric up to which their dots are large
 BEYOND = 1.3  # the axes end at this factor beyond the extremes
 NAMES = {  # of metrics, with their unit
@@ -64,7 +65,7 @@ def draw_dots(dots: Iterable[Dot], *, rasterized: bool = False) -> Figure:
         panels[each.metric].append(each)
     columns = min(PANELS_PER_ROW, max(1, len(panels)))
     rows = max(1, -(-len(panels) // columns))
-    figure = Figure(figsize=(3.7 * columns, 3.7 * rows), layout="constrained")
+    figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax, metric in zip(axes, sorted(panels), strict=False):
         _plot(ax, panels[metric], rasterized=rasterized)

@@ -211,6 +211,6 @@ class RecordedArrivals:
 
 def _check_rate(rate_per_s: float) -> None:
     if not isinstance(rate_per_s, Real) or not MIN_RATE_PER_S <= rate_per_s < math.inf:
-        because = f"an open loop has a finite rate above 0 ({MIN_RATE_PER_S} at least)"
+        because = f"requests come at a finite rate above 0 ({MIN_RATE_PER_S} at least)"
         remedy = "Give requests per second, say 2, or a concurrency to keep the engine busy"
         raise WorkloadError(f"request rate {rate_per_s!r}", because, remedy)

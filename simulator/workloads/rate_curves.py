@@ -122,7 +122,7 @@ def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.
             start_s, rate = (in_range(float(row[each]), f"{path.name}, {each} {row[each]}") for each in COLUMNS)
             curves.setdefault(row.get("workload", ""), []).append((start_s, rate))
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}"
+        remedy = f"Give a CSV with the columns {', '.join(COLUMNS)}, or sine:0.8 for a day that swings by 80%"
         raise WorkloadError(str(path), f"it cannot be read as a rate curve ({reason(error)})", remedy) from error
     if not workload and len(curves) != 1:
         given = f"{path.name} without the name of a curve"

@@ -29,11 +29,14 @@ MEMORY = ["memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
 HEAVY = ("pandas", "matplotlib", "numba", "torch", "scipy")
 
 
+LIGHT = ("complaint", "completion", "examples", "help", "layout", "other_words", "usage")
+
+
 def test_nothing_heavy_is_imported():
     commands = [ESTIMATE, MEMORY, ["profiles", "models"], ["profiles", "--lint"]]
     first, *others = in_a_process_of_their_own(["--help"], *commands)
     assert not set(first.modules) & {*HEAVY, "numpy", "pydantic", "yaml", "rich"}
-    light = {f"simulator.cli.{name}" for name in ("completion", "examples", "help")}
+    light = {f"simulator.cli.{name}" for name in LIGHT}
     assert {name for name in first.modules if name.startswith("simulator.cli.")} == light
     for command, done in zip(commands, others, strict=True):
         assert "simulator.cli.commands." + command[0] in done.modules
@@ -203,13 +206,6 @@ def test_numbers_keep_three_digits_and_whole_thousands():
 )
 def test_a_mistake_is_one_line_on_stderr(arguments, message):
     assert message in refused(*arguments)
-
-
-@pytest.mark.parametrize("arguments", [["nonsense"], ["estimate"], [*ESTIMATE, "--format", "xml"], [*ESTIMATE, "--no"]])
-def test_a_wrong_call_explains_the_usage(arguments):
-    done = infercast(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Usage: infercast")
 
 
 def test_a_sweep_goes_on_without_what_cannot_be_and_names_it():

@@ -67,7 +67,7 @@ def test_the_screen_says_what_limits_why_not_the_others_and_how_to_launch(screen
 
 def test_the_limit_is_said_to_be_that_of_the_highest_rate(screen):
     text = " ".join(screen)
-    assert "req/s per replica, the most within the SLO: " in text
+    assert "req/s per replica, the most with TTFT <= " in text
     assert "at the highest rate within the SLO" in text[text.index("TTFT, TPOT: p95") :]
 
 
@@ -81,6 +81,16 @@ def test_json_has_every_figure_and_its_interval():
         assert row["p95_ttft_ms"] <= 800
         assert row["launch_command"].startswith("vllm serve")
         assert row["p95_ttft_ms_low"] < row["p95_ttft_ms"] < row["p95_ttft_ms_high"]
+
+
+def test_a_bound_that_may_be_meant_in_seconds_says_so():
+    said = refused(*ASKED, "--hardware", "l4,sn40l", "--slo", "ttft:1")
+    assert "TTFT <= 1 ms: no deployment keeps the SLO: " in said
+    assert "sn40l" not in said  # other devices were looked at, which are too slow
+    assert said.endswith(
+        "Write ttft:1s if seconds are meant, or loosen the SLO, or give more devices, formats or engines.\n"
+    )
+    assert ". Loosen the SLO, or give more" in refused(*ASKED, "--hardware", "l4", "--slo", "ttft:12ms")
 
 
 def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():

@@ -200,3 +200,44 @@ def test_settings_that_have_a_column_or_are_the_same_in_all_rows_are_not_told_ag
     assert [line.split()[:2] for line in lines] == [
         [tokens, f"block_size={size}"] for size in (16, 32) for tokens in ("512", "2048")
     ]
+
+
+BARE = (*PLACE, "--isl", "128", "--osl", "8", "--num-prompts", "100", "--slo", "ttft:700,tpot:100")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("cost", *BARE, "--rate", "1"),
+        ("compare", *BARE, "--rate", "1"),
+        ("simulate", *BARE, "--rate", "1,2"),
+        ("tune", *BARE, "--budget", "2"),
+        ("plan", *BARE, "--rate", "1", "--months", "1"),
+    ],
+)
+def test_bounds_without_a_unit_are_shown_as_they_were_understood(command):
+    assert "TTFT <= 700 ms, TPOT <= 100 ms" in unwrapped(printed(*command))
+
+
+def test_bounds_of_one_run_stand_beside_its_latencies():
+    assert "100.0% <= 700\n" in printed("simulate", *BARE, "--rate", "1")
+
+
+def test_a_duration_without_a_unit_is_shown_in_seconds():
+    lengths = (*PLACE, "--isl", "128", "--osl", "8", "--rate", "4")
+    assert "tokens, over 20 s" in unwrapped(printed("fleet", *lengths, "--duration", "20"))
+
+
+def test_a_format_of_llama_cpp_in_another_engine_says_so():
+    asked = ("estimate", "--model", "llama-3.1-8b", "--hardware", "rtx-3060", "--weight-dtype", "q4_k_m")
+    said = "q4_K_M is a format of llama.cpp and Ollama (--engine llama.cpp); this answer is of vllm-"
+    assert said in unwrapped(printed(*asked))
+    assert "a format of llama.cpp" not in unwrapped(printed(*asked, "--engine", "ollama"))
+
+
+def test_a_search_without_an_slo_says_how_long_users_wait():
+    asked = ("compare", *PLACE, "--isl", "128", "--osl", "8", "--num-prompts", "100", "--rate", "1")
+    told = unwrapped(printed(*asked))
+    assert "No SLO was given: 5% of users wait " in told
+    assert "the most without a queue that grows" in told
+    assert "No SLO was given" not in unwrapped(printed(*asked, "--slo", "ttft:1s"))

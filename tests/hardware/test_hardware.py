@@ -403,7 +403,7 @@ peak_flops_per_s:
         ("memory_bytes_per_s", "memory_bytes_per_sec", "memory_bytes_per_s"),
         ("{value: 864 GB/s, source: sheet}", "864", "it has no unit and no source"),
         ("864 GB/s", "864", "it has no unit"),
-        ("864 GB/s", "864 Gbit/s", "not a unit of bytes_per_s"),
+        ("864 GB/s", "864 Gbit/s", "there is no unit 'Gbit/s' here"),
         ("864 GB/s", "-864 GB/s", "finite and not negative"),
         ("864 GB/s", ".nan", "finite, non-negative"),
         ("864 GB/s", "nan GB/s", "finite, non-negative"),

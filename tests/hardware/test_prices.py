@@ -168,7 +168,7 @@ def test_a_tie_goes_by_the_providers_name(own_folder):
         ("devices: 2", "devices: 0", "greater than or equal to 1"),
         ("devices: 2", "devices: two", "valid integer"),
         ("value: 0.5 USD/h", "value: 0.5", "no unit"),
-        ("value: 0.5 USD/h", "value: 0.5 EUR/h", "not a unit of usd_per_hour"),
+        ("value: 0.5 USD/h", "value: 0.5 EUR/h", "there is no unit 'EUR/h' here"),
         ("value: 0.5 USD/h", "value: -0.5 USD/h", "not negative"),
         ("instance: 2x", "instances: 2x", "Nearest: instance"),
         ("devices: 2", "devices: 2, provider: Yours", "it is not a known key here"),

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from simulator.plots.labels import legend_below, spread_labels
 from simulator.plots.marks import MARKERS, Curve, whisker
-from simulator.plots.palette import RESOURCES, SERIES
+from simulator.plots.palette import RESOURCES, SERIES, plain_ticks
 from simulator.plots.panels import MEMORY
 from simulator.plots.run_plots import PART_COLOURS
 from tests.support.pictures import cut_off, overlaps
@@ -99,3 +99,22 @@ def test_an_interval_without_an_upper_end_is_an_arrow_to_the_edge():
     assert [list(line.get_ydata()) for line in axes.lines] == [[1, 1], [2, 2], [2.0]]
     assert axes.lines[1].get_xdata()[1] > 10
     assert axes.lines[2].get_marker() == ">"
+
+
+def test_an_interval_that_begins_at_0_is_an_arrow_to_the_left_of_a_logarithmic_axis_alone():
+    for scale, marks in (("log", ["|", "<"]), ("linear", ["|"])):
+        axes = Figure().subplots()
+        axes.set(xscale=scale, xlim=(0.1, 10.0))
+        whisker(axes, "x", 1.0, (0.0, 3.0))
+        assert [each.get_marker() for each in axes.lines] == marks
+        if scale == "log":
+            assert tuple(axes.lines[1].get_xydata()[0]) == (0.0, 1.0)
+
+
+def test_ticks_of_a_linear_axis_have_as_many_decimals():
+    small, large = ["0.00", "0.05", "0.10", "0.15", "0.20"], ["0", "500", "1,000", "1,500", "2,000"]
+    for most, written in ((0.2, small), (2000.0, large)):
+        axes = Figure().subplots()
+        axes.set_yticks([each * most / 4 for each in range(5)])
+        plain_ticks(axes.yaxis)
+        assert [each.get_text() for each in axes.get_yticklabels()] == written

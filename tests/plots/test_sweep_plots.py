@@ -156,5 +156,5 @@ def test_tuned_settings_have_a_bar_each_and_what_keeps_no_slo_is_written():
     (axes,) = plot_tuned(bars, "req/s", "title").axes
     assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0, 0.0]
     assert [list(line.get_xdata()) for line in axes.lines] == [[1.0, 3.0], [2.0, 4.0]]
-    assert [text.get_text().strip() for text in axes.texts] == ["2", "3", "no load keeps the SLO"]
+    assert [text.get_text().strip() for text in axes.texts] == ["2.00", "3.00", "no load keeps the SLO"]
     assert [label.get_text() for label in axes.get_yticklabels()] == [name for name, *_ in bars]

@@ -34,3 +34,8 @@ def test_all_are_drawn_under_names_that_do_not_cover_each_other():
         assert "closed loop: 20" in [text.get_text() for text in axes.get_legend().get_texts()]
     assert not overlaps(figure)
     assert not cut_off(figure)
+
+
+def test_a_row_of_few_panels_has_its_titles_whole():
+    for metrics in (["ttft_ms"], ["ttft_ms", "tpot_ms"], ["ttft_ms", "tpot_ms", "itl_ms"]):
+        assert not cut_off(draw_dots([Dot(each, "closed_loop", 10.0, 9.0) for each in metrics]))

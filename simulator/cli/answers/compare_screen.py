@@ -30,7 +30,7 @@ from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
 from simulator.units import counted, scaled
 
-OF_ONE = {"have": "has", "miss": "misses", "reject": "rejects", "keep": "keeps", "are": "is", "cost": "costs"}
+OF_ONE = {"have": "has", "break": "breaks", "miss": "misses", "reject": "rejects", "are": "is", "cost": "costs"}
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
 SHOWN_DEVICES = 3
 
@@ -245,7 +245,7 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         "tpot": "miss TPOT even for lone requests",
         "e2el": "miss E2EL even for lone requests",
         REJECTED: "reject too many requests as too long",
-        "even almost alone": "keep the SLO at no load",
+        "even almost alone": "break the SLO at every load",
     }
     for reason in dict.fromkeys(name for name, _ in cut):
         of = {device: many for (name, device), many in cut.items() if name == reason}
@@ -298,7 +298,9 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     `surest`: a sentence on what is enough however long steps take.
     """
     best = compared[0]
-    most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most within the SLO"
+    slo = best.load.slo
+    kept = f"with {slo.bounds} for {slo.asked} of requests" if slo.bounds_s else "without a queue that grows"
+    most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most {kept}"
     why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *guessed(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
@@ -306,7 +308,16 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
     notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
-    return Result({"answers": rows}, [table(rows)], notes, verdict=[verdict(compared, rows, surest)])
+    said = [verdict(compared, rows, surest), *_unbounded(slo, rows[0])]
+    return Result({"answers": rows}, [table(rows)], notes, verdict=said)
+
+
+def _unbounded(slo: Slo, best: Row) -> list[str]:
+    """Say how long users wait where nothing was asked of latencies: the cheapest may be full to the brim."""
+    if slo.bounds_s:
+        return []
+    wait = scaled(best["p95_ttft_ms"] / 1e3, "s")
+    return [f"No SLO was given: 5% of users wait {wait} or more for a first token. Give, say, --slo ttft:1s,tpot:50ms."]
 
 
 def guessed(best: Compared) -> list[str]:

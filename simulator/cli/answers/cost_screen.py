@@ -108,7 +108,8 @@ def headline(best: Row, deployment: Deployment) -> str:
     if not best["replicas"]:
         return "None of these keeps the SLO."
     if best["usd_per_hour"] is None:
-        return "None of those that keep the SLO has a price; --usd-per-hour takes your own."
+        counts = "none of them has a price that counts (--price, --provider, --region)"
+        return f"They serve the load, but {counts}; --usd-per-hour takes your own."
     replicas = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
     per_million = f"${number(3)(best['usd_per_million_output_tokens'])} per million output tokens"
     price = f"${best['usd_per_month']:,.0f} a month, {per_million}"

@@ -104,7 +104,8 @@ def load_in_words(found: Found, behaviour: ClientOptions) -> str:
     thoughts = behaviour.thinking_tokens
     sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
     thinking = f", the first {thoughts:,} of each output thoughts" if thoughts else ""
-    return found.workload.describe(found.sent) + sessions + thinking
+    lasts = f", over {lasting(seconds(behaviour.duration, '--duration'))}" if behaviour.duration else ""
+    return found.workload.describe(found.sent) + lasts + sessions + thinking
 
 
 def fleet_row(found: Found, level: float) -> Row:

@@ -108,8 +108,9 @@ KINDS = {
 def kind(name: str) -> Kind:
     """Return a kind of profile by name. Raises ProfileError, with the nearest names and all, for an unknown one."""
     if name not in KINDS:
-        every = f"{nearest(name, KINDS)}. Kinds: {', '.join(KINDS)}"
-        raise ProfileError(f"kind of profile {name!r}", "there is no such kind", every)
+        near, every = nearest(name, KINDS), f"Kinds: {', '.join(KINDS)}"
+        remedy = f"{near}. {every}" if near.startswith("Nearest") else every
+        raise ProfileError(f"kind of profile {name!r}", "there is no such kind", remedy)
     return KINDS[name]
 
 

@@ -180,6 +180,6 @@ def split_view(row: Row) -> View:
         | {f"{key}_share": percent(parts[part] / parts["sum"]) for key, parts in sums.items()}
         for part in (*PARTS, "sum")
     ]
-    at = " and ".join(f"{row[f'p95_request_{metric}']:,} ({metric.upper()})" for metric in METRICS)
+    at = " and ".join(f"no. {row[f'p95_request_{metric}']:,} ({metric.upper()})" for metric in METRICS)
     grows = "; the queue grows: more requests would wait longer" if row.get("mean_ttft_ms", 0.0) is None else ""
-    return View(f"Where the time went; at p95: of the requests {at}{grows}", columns, rows)
+    return View(f"Where the time went, on average and of the requests at p95, {at}{grows}", columns, rows)

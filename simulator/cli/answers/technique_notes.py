@@ -1,4 +1,4 @@
-"""What is said of a deployment that drafts, offloads, emulates a format or takes its checkpoint's KV cache."""
+"""What is said of a deployment that drafts, offloads, emulates a format, takes its checkpoint's KV cache or GGUF."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,10 +12,10 @@ from simulator.roofline.roofline import Rates
 
 
 def technique_notes(deployments: Iterable[Deployment]) -> list[str]:
-    """Return a line each for what drafts, what is offloaded on which guesses, what is emulated, whose cache is fp8."""
+    """Return a line for each thing that a user may not expect of a deployment: drafts, offloading, formats, caches."""
     said: dict[str, None] = {}
     for each in deployments:
-        said |= dict.fromkeys((*_drafted(each), *_offloaded(each), *_emulated(each)))
+        said |= dict.fromkeys((*_drafted(each), *_offloaded(each), *_emulated(each), *_usual(each)))
         layout = each.layout
         if layout.cache_dtype == usual_cache(layout.weight_dtype, each.engine):
             others = f"for others give --cache-dtype {each.model.dtype}"
@@ -49,6 +49,13 @@ def _offloaded(deployment: Deployment) -> Iterator[str]:
     else:
         layers = len(deployment.model.layer_names)
         yield f"Nothing is offloaded: all {layers} layers of {deployment.model.id} lie on the device."
+
+
+def _usual(deployment: Deployment) -> Iterator[str]:
+    """Say what runs GGUF files elsewhere, where their engine is another one: the device's usual engine, say."""
+    stored, engine = deployment.layout.weight_dtype, deployment.engine
+    if number_format(stored).files == ("gguf",) and not engine.is_built_on_ggml:
+        yield f"{stored} is a format of llama.cpp and Ollama (--engine llama.cpp); this answer is of {engine.id}."
 
 
 WIDTHS = {"fp4": 4, "fp8": 8, "int8": 8, "bf16": 16}  # bits of types that are stored as they are multiplied

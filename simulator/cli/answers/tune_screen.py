@@ -48,7 +48,7 @@ def tuned_rows(found: Tuned, question: TuneQuestion, level: float) -> list[Row]:
 def tuned_result(found: Tuned, question: TuneQuestion, rows: list[Row]) -> Result:
     """Return verdict, tables and sentences of a search, of its rows (`tuned_rows`)."""
     settings = _setting_rows(question, found)
-    views = [View("", RATES, rows)] if rows else []
+    views = [View(f"Asked: {question.accepted.value()}", RATES, rows)] if rows else []
     views += [View("Settings to change", SETTINGS, settings)] if settings else []
     deployments = [each.scenario.deployment for each in (found.default, found.best) if each]
     notes = [*_notes(found, question), *technique_notes(deployments)]

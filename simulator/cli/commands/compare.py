@@ -18,7 +18,7 @@ from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import Result, Row, emit, evidence, number
-from simulator.cli.progress import progress_bar
+from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
 from simulator.cost.risk import CASES
@@ -28,7 +28,9 @@ from simulator.executors.choice import executor_named
 from simulator.executors.executor import cores, in_order
 from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
-from simulator.questions.compare_question import Options
+from simulator.questions.compare_question import NO_ROOM, Options
+
+SECONDS_MEANT = 10.0  # ms of a first or last token up to which a bound without a unit may have been meant in seconds
 
 
 @grouped
@@ -66,7 +68,7 @@ def command(
     if not search.found:
         raise InfercastError(*_nothing(search, options, interrupted=interrupted))
     compared = [Compared(each, load) for each in search.found]
-    rows = list(in_order(threads, compared_row, compared))
+    rows = followed("answers", in_order(threads, compared_row, compared), len(compared))
     surest, said = ({}, "") if interrupted else _surest(search, compared[0])
     result = first_screen(search, options, compared, rows, said)
     result = replace(result, refused=_left(search) if interrupted else [], sections={**surest, **result.sections})
@@ -86,10 +88,12 @@ def command(
 
 def _with_sensitivity(result: Result, moved: SensitivityTables, plot: Path | None) -> Result:
     """Return the result with what moves the answer, drawn as a tornado where a file is given."""
+    with progress_bar("what moves the answer"):
+        rows, words = moved.rows(), list(moved.notes())
     if plot is not None:
         moved.save(plot)
-    sections = {"sensitivity": moved.rows(), **result.sections}
-    notes = [*result.notes, "", *moved.notes()]
+    sections = {"sensitivity": rows, **result.sections}
+    notes = [*result.notes, "", *words]
     return replace(result, sections=sections, views=[*result.views, moved.view()], notes=notes)
 
 
@@ -151,11 +155,16 @@ def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[st
     errors = [*options.refused, *(each.error for each in search.out if each.error)]
     why = list(exclusions(search, options))
     because = f"no deployment keeps the SLO: {', '.join(why)}" if why else "no deployment is possible"
-    last = f"{because}; {errors[0]}" if errors else because
+    is_slow = any(reason != NO_ROOM for reason, _ in options.cut) or any(not each.error for each in search.out)
+    last = f"{because}; {errors[0]}" if errors and not is_slow else because
     rejecting = sum(each.never == REJECTED for each in search.out)
     if rejecting > len(search.out) / 2:
         return f"{search.load.slo}", because, "Give shorter prompts and outputs, or a model with a longer context"
-    return f"{search.load.slo}", last, "Loosen the SLO, or give more devices, formats or engines"
+    short = [(name, 1e3 * bound_s) for name, bound_s in search.load.slo.bounds_s.items() if name in ("ttft", "e2el")]
+    meant = [
+        f"Write {name}:{ms:g}s if seconds are meant, or loosen" for name, ms in short if is_slow and ms <= SECONDS_MEANT
+    ]
+    return f"{search.load.slo}", last, f"{(meant or ['Loosen'])[0]} the SLO, or give more devices, formats or engines"
 
 
 def _with_details(result: Result, figures: CostDetails) -> Result:

@@ -14,7 +14,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, Details,
 from simulator.cli.options.fleet_options import ClientOptions, FleetOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
-from simulator.cli.progress import progress_bar
+from simulator.cli.progress import followed, progress_bar
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
@@ -59,7 +59,7 @@ def command(
     found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
         _save_plot(found, plot)
-    rows = [fleet_row(each, interval_options.interval) for each in found]
+    rows = followed("intervals", (fleet_row(each, interval_options.interval) for each in found), len(found))
     result = fleet_result(found, rows, behaviour, interval_options.interval)
     result = replace(result, rests_on=[*result.rests_on, *fleet.guesses()], refused=refused)
     if page is not None:

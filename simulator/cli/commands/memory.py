@@ -8,6 +8,7 @@ import typer
 
 from simulator.cli.answers.memory_tables import ledger_view, misfit, plan_row
 from simulator.cli.answers.technique_notes import technique_notes
+from simulator.cli.complaint import complain
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, common, count, emit, evidence, tried
@@ -82,7 +83,7 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     rests_on = evidence(deployments, memory_basis)
     emit(Result({"plans": rows}, views, notes, rests_on, [*refused, *too_long], verdict=_verdict(plans, ledger)), form)
     for error in misfits:
-        typer.echo(f"infercast: error: {error}", err=True)
+        complain(f"error: {error}")
     if misfits:
         raise typer.Exit(2)
 

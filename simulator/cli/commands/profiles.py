@@ -13,6 +13,7 @@ from simulator.cli.answers.profile_lint import KINDS, kind, lint, load_prices, s
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit, number
+from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import load_offers
 from simulator.models.model import Model
@@ -152,7 +153,12 @@ SOURCES = (Column("number", ""), Column("text", "source", left=True))
 
 def _offers(name: str) -> Result:
     """Return the offers of a provider or, where no provider has that name, of a device."""
-    offers = load_prices(name).as_offers() if name in kind("prices").names() else load_offers(name)
+    providers = kind("prices").names()
+    try:
+        offers = load_prices(name).as_offers() if name in providers else load_offers(name)
+    except ProfileError as error:
+        remedy = f"Providers: {', '.join(providers)}. Of devices: {error.remedy}"
+        raise ProfileError(f"prices of {name!r}", "it is neither a provider nor a device", remedy) from None
     texts = list(dict.fromkeys(each.usd_per_hour.source.text for each in offers))
     rows: list[Row] = [
         {

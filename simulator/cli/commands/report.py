@@ -19,7 +19,7 @@ from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
 from simulator.cli.output import exit_if_interrupted, labels_of, tried
-from simulator.cli.progress import progress_bar
+from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer, answer, ranked
@@ -93,7 +93,7 @@ def command(
         raise InfercastError(f"{slo}", excluded[0].removesuffix("."), "Loosen the SLO, or give more devices")
     excluded += [f"Left out: {error}" for error in refused]
     threads = Threads(jobs or cores())
-    rows = list(in_order(threads, compared_row, compared))
+    rows = followed("answers", in_order(threads, compared_row, compared), len(compared))
     from simulator.cli.pages.decision import Decision
 
     figures = CostDetails(compared, priced, interval_options.interval)

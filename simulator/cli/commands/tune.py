@@ -1,6 +1,7 @@
 """`infercast tune`: the settings that serve most within an SLO, and by how much they beat the default."""
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,9 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import Row, emit
-from simulator.cost.tuning import Tuned, tune
+from simulator.cli.progress import progress_bar
+from simulator.cost.scenario import Scenario
+from simulator.cost.tuning import Point, Tuned, tune
 from simulator.questions.tune_question import TuneQuestion
 
 
@@ -43,18 +46,26 @@ def command(
     """
     asked.choices()  # first: it opens the user's own profiles
     question = TuneQuestion(asked, users, accepted, devices, tuple(draft or ()))
-    found = tune(question.scenario, question.coordinates, question.objective, budget)
+    with progress_bar("settings tried, of at most") as progress:
+        tried = count(1)
+
+        def scenario(point: Point) -> Scenario:
+            progress(min(next(tried), budget), budget)
+            return question.scenario(point)
+
+        found = tune(scenario, question.coordinates, question.objective, budget)
     rows = tuned_rows(found, question, interval_options.interval)
     if plot is not None and rows:
-        _draw(found, rows, question.objective.unit, plot)
+        _draw(found, rows, question, plot)
     emit(tuned_result(found, question, rows), form)
 
 
-def _draw(found: Tuned, rows: Sequence[Row], unit: str, path: Path) -> None:
+def _draw(found: Tuned, rows: Sequence[Row], question: TuneQuestion, path: Path) -> None:
     """Draw the score of the default, of the best, and of the best without each of its changes."""
     from simulator.plots.plot_file import save
     from simulator.plots.tuning_plot import plot_tuned
 
     bars = [(str(row["which"]), row["per_s"], row["per_s_low"], row["per_s_high"]) for row in rows]
     bars += [(f"best without {name}", per_s, None, None) for name, per_s in found.without.items()]
-    save(plot_tuned(bars, unit, f"{rows[0]['model']} on {rows[0]['hardware']}"), path)
+    title = f"{rows[0]['model']} on {rows[0]['hardware']}\n{question.accepted.value()}"
+    save(plot_tuned(bars, question.objective.unit, title), path)

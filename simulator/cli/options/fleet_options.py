@@ -234,7 +234,8 @@ class ClientOptions(SessionOptions):
 
     rate_curve: CurveOption = ""
     duration: Annotated[
-        str, Option("--duration", metavar="TIME", help="Simulate so long instead of --num-prompts, say 24h.")
+        str,
+        Option("--duration", metavar="TIME", help="Simulate so long instead of --num-prompts, say 24h; bare: seconds."),
     ] = ""
     network: Annotated[str, Option("--network", metavar="TIME", help="Round trip to the user.")] = "0s"
     streaming: Annotated[bool, Option("--streaming/--no-streaming", help="Tokens one by one, or all at the end.")] = (

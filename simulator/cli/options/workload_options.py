@@ -137,7 +137,10 @@ class SloOptions(SloQuestion):
     """Options for the SLO: bounds on latencies, and the share of requests that must keep them."""
 
     slo: Annotated[
-        str, Option("--slo", metavar="BOUNDS", help="Say ttft:500ms,tpot:50ms (ttft, tpot, e2el, queue).")
+        str,
+        Option(
+            "--slo", metavar="BOUNDS", help="Say ttft:500ms,tpot:50ms (ttft, tpot, e2el, queue); bare numbers are ms."
+        ),
     ] = ""
     slo_share: Annotated[float, Option("--slo-share", help="Share of requests that must keep every bound.")] = 0.95
 

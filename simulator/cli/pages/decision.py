@@ -1,6 +1,6 @@
 """The page of a decision: what to rent for a load, at what price, how sure that is, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from simulator.cli.pages.sections import (
     request_section,
     step_section,
 )
+from simulator.cli.progress import followed
 from simulator.cost.risk import CASES
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
@@ -90,21 +91,23 @@ class Decision:
         title = f"What to rent for {', '.join(dict.fromkeys(each.model.id for each in self.deployments))}"
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
-        curve = load_section(self._sweep, [curve_view(self._sweep)], f"Latency against load, one replica of {best}")
-        sections = [
-            self._answer(),
-            self._alternatives(),
-            self._risk(),
-            self._hosted(),
-            curve,
-            request_section(self.ran),
-            step_section(self.ran),
-            memory_section(self.deployments, self.labels),
-            prices_section([Rented.of(each.answer) for each in self.compared], self.details.priced.terms().on),
-            PageSection("figures", "Every figure", [table_of(view) for view in self.details.views]),
-            evidence_section(self.deployments, [*energy_guesses(), *self.details.priced.guesses()]),
-            repeat_section([QUALITY, *technique_notes(self.deployments)]),
+        curve = f"Latency against load, one replica of {best}"
+        prices = [Rented.of(each.answer) for each in self.compared], self.details.priced.terms().on
+        makes: list[Callable[[], PageSection]] = [  # some simulate for seconds
+            self._answer,
+            self._alternatives,
+            self._risk,
+            self._hosted,
+            lambda: load_section(self._sweep, [curve_view(self._sweep)], curve),
+            lambda: request_section(self.ran),
+            lambda: step_section(self.ran),
+            lambda: memory_section(self.deployments, self.labels),
+            lambda: prices_section(*prices),
+            lambda: PageSection("figures", "Every figure", [table_of(view) for view in self.details.views]),
+            lambda: evidence_section(self.deployments, [*energy_guesses(), *self.details.priced.guesses()]),
+            lambda: repeat_section([QUALITY, *technique_notes(self.deployments)]),
         ]
+        sections = followed("sections of the page", (make() for make in makes), len(makes))
         write(path, title, asked, verdict(list(self.compared), list(self.rows), self.surest), sections)
 
     @property
