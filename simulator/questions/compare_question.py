@@ -50,8 +50,8 @@ def devices(text: str) -> list[Hardware]:
 
     Classes: cloud, desktop, device classes, vendors and families. Raises ProfileError for a part that fits none.
 
-    >>> [each.id for each in devices("h100*,l40s")]
-    ['h100-nvl', 'h100-pcie', 'h100-sxm', 'l40s']
+    >>> [each.id for each in devices("h200*,l40s")]
+    ['h200-nvl', 'h200-sxm', 'l40s']
     """
     library = {each: loaded(load_hardware, each) for each in names(KIND)}
     found: dict[str, Hardware] = {}

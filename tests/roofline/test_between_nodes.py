@@ -255,7 +255,7 @@ def test_the_network_reaches_the_answer():
 def test_what_does_not_divide_over_nodes_is_refused():
     with pytest.raises(NotModelledError, match=r"9 devices of H100 SXM5 80 GB: .* do not divide evenly over 2 nodes"):
         H100.nodes(9)
-    with pytest.raises(NotModelledError, match=r"it splits rows of matrices within a node\. Give tp 8"):
+    with pytest.raises(NotModelledError, match=r"it splits rows of matrices within a node\. Give --tp 8"):
         deploy("llama-3.1-70b", "rtx-4090", "llama.cpp", layout=default_layout(load_model("llama-3.1-70b"), tp=16))
     alone = H100.model_copy(update={"network": None})
     with pytest.raises(NotModelledError, match="several nodes of H100 SXM5 80 GB: the profile has no network"):
