@@ -98,7 +98,7 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
-    """An engine that was fitted on other families of devices is as sure as on its own: its rows say so (docs/log.md)."""
+    """An engine that was fitted on other families of devices alone is as sure as on its own (docs/log.md)."""
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
