@@ -46,8 +46,8 @@ class SplitDecode(Strict):
         >>> f"{triton.seconds(load_hardware('h100-sxm'), read, Counts(1.0, 1.0, decode_reads=1.0)) * 1e9:.1f} ns"
         '12.3 ns'
         """
-        groups = math.ceil((op.shared_by if op.heads else op.latent_heads) / self.heads)
-        kv_heads = op.heads / op.shared_by if op.heads else 1.0
+        groups = math.ceil(op.shared_by / self.heads)
+        kv_heads = op.attending_heads / op.shared_by  # or latent vectors, x a rank's share of the batch
         at_once = float(hardware.multiprocessors or 0.0) * self.blocks
         sequences = (counts.tokens - counts.prefill_tokens) / np.maximum(counts.steps, 1.0)
         blocks = np.where(sequences > 0, np.minimum(sequences * groups * kv_heads * self.parts, at_once), at_once)

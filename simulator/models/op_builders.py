@@ -89,7 +89,7 @@ def attention(
     flops_per_pair: float,
     cache_bytes: float,
     windowed: bool,
-    heads: tuple[int, int] = (0, 1),
+    heads: tuple[int, int],
 ) -> Ops:
     """Return the ops of attention: decode, per cached token read, and prefill, per causal query-key pair.
 
@@ -107,7 +107,7 @@ def attention(
             flops=Counts(**{reads: flops_per_read}),
             cache_bytes=Counts(**{reads: cache_bytes}),
             heads=heads[0] * (heads[1] > 0),
-            shared_by=heads[0] / heads[1] if heads[1] else 1.0,
+            shared_by=heads[0] / max(heads[1], 1),
             latent_heads=heads[0] * (heads[1] == 0),
             cache_format=layout.cache_dtype,
         ),

@@ -224,7 +224,7 @@ class Op:
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
-    shared_by: float = 1.0  # query heads per KV head
+    shared_by: float = 1.0  # query heads per KV head, or per latent vector
     latent_heads: float = 0.0  # the same of latent attention, which share one read of the cache
     cache_format: str = ""  # number format of the KV cache
     alike: bool = False  # all sequences decode the same token, and so reach the same experts

@@ -43,6 +43,12 @@ def test_sixteen_heads_of_latent_attention_are_a_block_and_the_next_ones_read_ag
     assert lone_and_many("glm-4.7-flash", "b200-sxm", TRITON, tp=2)[0] == pytest.approx(GLM / (8 * BLOCK), rel=1e-3)
 
 
+def test_a_rank_reads_its_share_of_the_sequences_as_often_as_one_device_reads_all():
+    """Each of two ranks has all 20 heads, two blocks of them, and reads half of the sequences."""
+    of_rank, of_one = (lone_and_many("glm-4.7-flash", "b200-sxm", TRITON, **each) for each in ({"dp": 2, "ep": 2}, {}))
+    assert of_rank[1] == pytest.approx(of_one[1] / 2, rel=1e-6)
+
+
 @pytest.mark.parametrize(("hardware", "runs"), [("rtx-4090", True), ("a100-sxm-80", True), ("h100-sxm", False)])
 def test_latent_attention_runs_in_it_where_the_engine_has_no_other_kernel(hardware, runs):
     assert (lone_and_many("glm-4.7-flash", hardware)[0] > 0) == runs
