@@ -145,7 +145,12 @@ class StepModel:
         )
 
     def _lone_s(self) -> Floats:
-        """Return the seconds per cached token that a lone sequence reads, where these are not those of the slopes."""
+        """Return the seconds per cached token that a lone sequence reads, where these are not those of the slopes.
+
+        0 where they are: only kernels with SplitDecode leave devices idle for want of sequences.
+        """
+        if self.kernels is None or self.kernels.rules.split_decode is None:
+            return np.zeros(2)
         reading = [op for op in self.ops if max(op.cache_bytes.decode_reads, op.cache_bytes.decode_reads_windowed) > 0]
         alone, together = (
             np.array([sum(float(self.once(op, each)) * op.repeats for op in reading) for each in _reads(sequences)])
