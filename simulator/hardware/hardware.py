@@ -243,12 +243,12 @@ def _device(name: str) -> tuple[Path, int]:
     for each, gigabytes in spellings(name):
         if found := _named(each, vendor):
             return found.path, _size(found, name, gigabytes)
-    several = {found.id: found for each, _ in branded(name) if (found := _named(each, vendor))}
+    several = {found.id: (found, size) for each, size in branded(name) if (found := _named(each, vendor))}
     if len(several) > 1:
         raise ProfileError(f"hardware {name!r}", "several devices have that number", f"Give {' or '.join(several)}")
-    for found in several.values():
-        stated = max(gigabytes for _, gigabytes in spellings(name))
-        return found.path, _size(found, name, stated)
+    if several:
+        [(found, gigabytes)] = several.values()
+        return found.path, _size(found, name, gigabytes)
     refuse_known(name)
     return find(KIND, name), 0
 
