@@ -71,6 +71,10 @@ class Fields:
             raise self.error(name, f"{value!r} must be an object", "Correct it")
         return Fields(value or {}, f"{self.where}: {name}")
 
+    def having(self, others: Mapping[str, Any]) -> "Fields":
+        """Return these fields with others beside them, or in their place."""
+        return Fields({**self.raw, **others}, self.where)
+
     def error(self, name: str, because: str, remedy: str) -> ProfileError:
         """Return a ProfileError about one field."""
         return ProfileError(f"{self.where}: {name}", because, remedy)

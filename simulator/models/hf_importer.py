@@ -163,7 +163,7 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
     fields = Fields({**model_type.defaults, **raw}, where)
     if model_type.derive is not None:
         derived, changes = model_type.derive(fields)
-        fields, model_type = Fields({**fields.raw, **derived}, where), replace(model_type, **changes)
+        fields, model_type = fields.having(derived), replace(model_type, **changes)
     return fields, model_type
 
 

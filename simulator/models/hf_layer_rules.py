@@ -138,7 +138,7 @@ def ernie_vl(fields: Fields) -> Derived:
         value = fields.raw.get(name)
         pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
         first[name], second[name] = pair
-    images, final = Fields({**fields.raw, **second}, fields.where), fields.count("num_hidden_layers") - 1
+    images, final = fields.having(second), fields.count("num_hidden_layers") - 1
     ends = [min(each, final) if isinstance(each, int) else final for each in (first[LAST], second[LAST])]
     first[LAST] = ends[0]  # the config's own are beyond the last layer
     routed = (fields.each("mlp_layer_types") or []).count("sparse")
@@ -146,7 +146,7 @@ def ernie_vl(fields: Fields) -> Derived:
     hidden = fields.count(*HIDDEN)
     expert = 3 * hidden * images.count("moe_intermediate_size") + hidden + 1
     count = routed * images.count("moe_num_experts") * expert
-    derived, changes = ernie(Fields({**fields.raw, **first}, fields.where))
+    derived, changes = ernie(fields.having(first))
     return {**first, **derived, "experts_of_images": count}, changes
 
 

@@ -66,11 +66,6 @@ def stablelm(fields: Fields) -> Derived:
     return {}, {"parallel": parallel, "norms": 1 if parallel else 2}
 
 
-def first_qwen(fields: Fields) -> Derived:
-    """Return the feed-forward width of Qwen's first models, which state that of gate and up projection together."""
-    return {"intermediate_size": fields.count("intermediate_size") // 2}, {}
-
-
 _MAMBA = ModelType(
     {"max_position_embeddings": TRAINED, "tie_word_embeddings": True, "conv_kernel": 4, "time_step_rank": "auto"}
     | {"state_size": 16},
@@ -119,6 +114,6 @@ OLDER_TYPES: dict[str, ModelType] = {
     "nemotron": replace(
         PLAIN, defaults=MHA, qkv_bias="attention_bias", output_bias="attention_bias", ffn_bias="mlp_bias"
     ),
-    "qwen": ModelType(MHA, qkv_bias=True, derive=first_qwen),
+    "qwen": ModelType(MHA, qkv_bias=True, derive=rules.halved),
     "stablelm": ModelType(MHA, norm_bias=True, qkv_bias="use_qkv_bias", refused=("qk_layernorm",), derive=stablelm),
 }

@@ -218,9 +218,14 @@ def gemma4(fields: Fields) -> Derived:
     return {"shared_intermediate_size": fields.count(*WIDTH)}, {}
 
 
+def halved(fields: Fields) -> Derived:
+    """Return the feed-forward width where the config states that of gate and up projection together."""
+    return {"intermediate_size": fields.count("intermediate_size") // 2}, {}
+
+
 def molmo(fields: Fields) -> Derived:
-    """Return the feed-forward width and tied ends of Molmo, whose config states the columns of gate and up together."""
-    width = {"intermediate_size": fields.count("intermediate_size") // 2}
+    """Return the feed-forward width of Molmo, `halved`, and whether its ends are tied."""
+    width, _ = halved(fields)
     return {**width, "tie_word_embeddings": fields.flag("weight_tying")}, {}
 
 

@@ -89,7 +89,7 @@ def _qwen2(vision: Fields, _whole: Fields) -> dict[str, Any]:
     """Qwen2-VL's, whose vision_config calls its width embed_dim and the language model's hidden_size."""
     hidden, text, side = vision.count("embed_dim"), vision.count("hidden_size"), vision.count("spatial_merge_size")
     width = vision.count("mlp_ratio") * hidden
-    own = Fields({**vision.raw, "hidden_size": hidden, "intermediate_size": width}, vision.where)
+    own = vision.having({"hidden_size": hidden, "intermediate_size": width})
     merger = 2 * hidden + _qwen_merger(side**2 * hidden, text)
     parameters = _qwen_patch_numbers(vision) * hidden + layers(own, biases=True, gated=False) + merger
     return encoder(own, parameters, QWEN_TOKENS, side**2, gated=False)

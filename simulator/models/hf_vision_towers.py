@@ -47,21 +47,23 @@ def _clip(vision: Fields) -> int:
     return _embedding(vision) + 6 * vision.count("hidden_size") + layers(vision, biases=True, gated=False)
 
 
-def siglip(vision: Fields) -> int:
+def siglip(vision: Fields, *, pools: bool = True) -> int:
     """Return the parameters of SigLIP, with its pooling head unless vision_use_head is false.
 
-    SigLIP 2 of any aspect ratio states num_patches. Raises ProfileError for a field that is missing or malformed.
+    `pools`: the model has that head. SigLIP 2 of any aspect ratio states num_patches. Raises ProfileError for a field
+    that is missing or malformed.
     """
     hidden = vision.count("hidden_size")
     positions = vision.maybe("num_patches")
     numbers = COLOURS * _side(vision, "patch_size") ** 2
     embedding = (numbers + positions) * hidden if positions else _embedding(vision)
-    head = 0 if vision.raw.get("vision_use_head") is False else _one_layer(vision) - hidden
+    has_head = pools and vision.raw.get("vision_use_head") is not False
+    head = _one_layer(vision) - hidden if has_head else 0
     return embedding + 3 * hidden + layers(vision, biases=True, gated=False) + head
 
 
 def _one_layer(vision: Fields) -> int:
-    return layers(Fields({**vision.raw, LAYERS[0]: 1}, vision.where), biases=True, gated=False)
+    return layers(vision.having({LAYERS[0]: 1}), biases=True, gated=False)
 
 
 def _intern_vit(vision: Fields) -> int:
@@ -117,15 +119,14 @@ def _cohere(*, norm: bool) -> Encoder:
 
 def _idefics3(vision: Fields, whole: Fields) -> dict[str, Any]:
     """Idefics 3 and SmolVLM: SigLIP without a head, f^2 patches side by side into one linear layer."""
-    tower = Fields({**vision.raw, "vision_use_head": False}, vision.where)
     merged = (whole.maybe("scale_factor") or 2) ** 2
-    parameters = siglip(tower) + merged * vision.count("hidden_size") * whole.count(*HIDDEN)
+    parameters = siglip(vision, pools=False) + merged * vision.count("hidden_size") * whole.count(*HIDDEN)
     return encoder(vision, parameters, IDEFICS_TILES * _patches(vision) // merged, merged, gated=False)
 
 
 def _internvl(vision: Fields, whole: Fields) -> dict[str, Any]:
     """InternVL: f^2 patches side by side, a norm and two layers; its tiles have 1 / f^2 as many tokens."""
-    own = Fields({**vision.raw, "patch_size": _side(vision, "patch_size")}, vision.where)
+    own = vision.having({"patch_size": _side(vision, "patch_size")})
     text, inputs = whole.count(*HIDDEN), 4 * own.count("hidden_size")
     parameters = _intern_vit(own) + 2 * inputs + _two(inputs, text, text)
     return encoder(own, parameters, TILES * _patches(own) // 4, 4, gated=False)
@@ -138,7 +139,7 @@ def _glm4v(vision: Fields, _whole: Fields) -> dict[str, Any]:
         vision.count("out_hidden_size"),
         vision.count("spatial_merge_size"),
     )
-    own = Fields({**vision.raw, "intermediate_size": text}, vision.where)
+    own = vision.having({"intermediate_size": text})
     numbers = COLOURS * vision.count("temporal_patch_size") * vision.count("patch_size") ** 2
     embedding = (numbers + 1 + _patches(vision) + 2) * hidden
     downsample = side**2 * hidden * text + text
@@ -171,18 +172,17 @@ def _lfm2(vision: Fields, whole: Fields) -> dict[str, Any]:
 
 def _paddle(vision: Fields, whole: Fields) -> dict[str, Any]:
     """PaddleOCR-VL: SigLIP without a head, a norm, f^2 patches side by side and two layers."""
-    tower, hidden = Fields({**vision.raw, "vision_use_head": False}, vision.where), vision.count("hidden_size")
+    hidden = vision.count("hidden_size")
     inputs = vision.count("spatial_merge_size") ** 2 * hidden
-    parameters = siglip(tower) + 2 * hidden + _two(inputs, inputs, whole.count(*HIDDEN))
+    parameters = siglip(vision, pools=False) + 2 * hidden + _two(inputs, inputs, whole.count(*HIDDEN))
     return encoder(vision, parameters, PADDLE_TOKENS, inputs // hidden, gated=False)
 
 
 def _minicpm(vision: Fields, whole: Fields) -> dict[str, Any]:
     """MiniCPM-V: SigLIP without a head, and a resampler that attends from query_num vectors to 1,024 patches."""
-    tower, text = Fields({**vision.raw, "vision_use_head": False}, vision.where), whole.count(*HIDDEN)
-    queries = whole.maybe("query_num") or 64
+    text, queries = whole.count(*HIDDEN), whole.maybe("query_num") or 64
     resampler = (vision.count("hidden_size") + queries + 10) * text + 5 * text**2
-    parameters = siglip(tower) + resampler
+    parameters = siglip(vision, pools=False) + resampler
     return encoder(vision, parameters, MINICPM_SLICES * queries, -(-1024 // queries), gated=False)
 
 
@@ -202,7 +202,7 @@ def _deepseek_vl2(vision: Fields, whole: Fields) -> dict[str, Any] | None:
         return None
     hidden, text = vision.count("width"), whole.count(*HIDDEN)
     shape = {"hidden_size": hidden, LAYERS[0]: vision.count("layers")}
-    own = Fields({**vision.raw, **shape, "intermediate_size": SO400M_WIDTH}, vision.where)
+    own = vision.having({**shape, "intermediate_size": SO400M_WIDTH})
     tile = -(-(own.count("image_size") // own.count("patch_size")) // 2)
     parameters = siglip(own) + _two(4 * hidden, text, text) + 2 * text
     return encoder(own, parameters, ONEVISION_TILES * tile**2, 4, gated=False)
