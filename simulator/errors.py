@@ -11,7 +11,7 @@ InfercastError
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Self
@@ -118,6 +118,23 @@ def _with_a_word_of(text: str, names: Sequence[str]) -> list[str]:
     often = Counter(word for words in shared.values() for word in words)
     worth = {name: sum(1 / often[word] for word in words) for name, words in shared.items() if words}
     return sorted(worth, key=lambda name: -worth[name])
+
+
+def refuse_matching(given: str, name: str, known: Mapping[re.Pattern[str], tuple[str, str]]) -> None:
+    """Raise NotModelledError, with why and what to do, for a name that fits a pattern as a whole; else return.
+
+    Names are in small letters, with "-" for spaces and underscores. `given`: what the error calls it.
+
+    >>> try:
+    ...     refuse_matching("model 'GPT 9'", "GPT 9", {re.compile("gpt-9"): ("it is not out", "Wait")})
+    ... except NotModelledError as error:
+    ...     print(error)
+    model 'GPT 9': it is not out. Wait.
+    """
+    plain = re.sub(r"[\s_]+", "-", name.lower())
+    for pattern, (because, remedy) in known.items():
+        if pattern.fullmatch(plain):
+            raise NotModelledError(given, because, remedy)
 
 
 def reason(error: Exception) -> str:

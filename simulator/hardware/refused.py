@@ -2,7 +2,7 @@
 
 import re
 
-from simulator.errors import NotModelledError
+from simulator.errors import refuse_matching
 
 OWN = "Compare with a device that has an engine here (`infercast profiles hardware`)"
 SERVER = "a server of eight; --tp says how many of them a replica takes"
@@ -124,23 +124,21 @@ REFUSED = {  # why no engine of the library runs there
         "its data sheet was not at hand when this library was made"
     ),
 }
-_ALL = [
-    *((re.compile(at), f"it is {what}", f"Give {device}") for at, (what, device) in SYSTEMS.items()),
-    *((re.compile(at), "several devices have that name", f"Give {each}") for at, each in SEVERAL.items()),
-    *((re.compile(at), because, OWN) for at, because in REFUSED.items()),
-]
+_PATTERNS = {
+    **{re.compile(at): (f"it is {what}", f"Give {device}") for at, (what, device) in SYSTEMS.items()},
+    **{re.compile(at): ("several devices have that name", f"Give {each}") for at, each in SEVERAL.items()},
+    **{re.compile(at): (because, OWN) for at, because in REFUSED.items()},
+}
 
 
 def refuse_known(name: str) -> None:
     """Raise NotModelledError, which says why, for hardware that is known and no device of the library; else return.
 
+    >>> from simulator.errors import NotModelledError
     >>> try:
     ...     refuse_known("g6.xlarge")
     ... except NotModelledError as error:
     ...     error.because, error.remedy
     ('it is an instance of AWS', 'Give l4')
     """
-    plain = re.sub(r"[\s_]+", "-", name.strip().lower())
-    for pattern, because, remedy in _ALL:
-        if pattern.fullmatch(plain):
-            raise NotModelledError(f"hardware {name!r}", because, remedy)
+    refuse_matching(f"hardware {name!r}", name.strip(), _PATTERNS)

@@ -2,7 +2,7 @@
 
 import re
 
-from simulator.errors import NotModelledError
+from simulator.errors import refuse_matching
 
 OTHERS = "Choose a model that writes text token by token: `infercast profiles` lists all"
 LAYERS = "Choose another model: `infercast profiles` lists all"
@@ -46,13 +46,11 @@ PATTERNS = {re.compile(pattern): said for pattern, said in REFUSED.items()}
 def refuse_known(name: str) -> None:
     """Raise NotModelledError, which says why, for a model that is known and not modelled; return for other names.
 
+    >>> from simulator.errors import NotModelledError
     >>> try:
     ...     refuse_known("google/flan-t5-xxl")
     ... except NotModelledError as error:
     ...     error.because
     'it is an encoder and a decoder, and decoders alone are modelled'
     """
-    plain = re.sub(r"[\s_]+", "-", name.rstrip("/").rpartition("/")[2].lower())
-    for pattern, (because, remedy) in PATTERNS.items():
-        if pattern.fullmatch(plain):
-            raise NotModelledError(f"model {name!r}", because, remedy)
+    refuse_matching(f"model {name!r}", name.rstrip("/").rpartition("/")[2], PATTERNS)
