@@ -192,11 +192,11 @@ def _idle(part: _Part) -> dict[str, bool]:
     grouped = [op for op, experts in own.items() if experts is None]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
-    split, linked = kernels.rules.split_decode, {op.rate for op in ops} & {"all_reduce", "all_to_all"}
+    linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {
         "link": not linked,
-        "split_decode": not any(split and split.holds(part.hardware, op) for op in ops),
+        "split_decode": not any(rates.split_decode(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
@@ -269,8 +269,7 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
-    split = rates.kernels.rules.split_decode
-    if split and any(split.holds(hardware, op) for op in attended):
+    if any(rates.split_decode(op) for op in attended):
         yield from _of(hardware, "multiprocessors")
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")

@@ -7,6 +7,7 @@ import numpy as np
 
 from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES
 from simulator.engines.kernels import Kernels
+from simulator.engines.split_decode import SplitDecode
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import DecodeAttention, Gemm, Hardware, PeakName, require
 from simulator.models.number_formats import number_format
@@ -210,10 +211,14 @@ class Rates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
-        split = self.kernels.rules.split_decode
-        if split and not self.light and split.holds(self.hardware, op):
+        if not self.light and (split := self.split_decode(op)):
             memory_s = np.maximum(memory_s, split.seconds(self.hardware, op, counts))
         return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
+
+    def split_decode(self, op: Op) -> SplitDecode | None:
+        """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
+        split = self.kernels.rules.split_decode
+        return split if split and split.holds(self.hardware, op) else None
 
     def cache_figure(self, rates: DecodeAttention, op: Op) -> str:
         """Return the name of the figure of decode attention at which it reads an op's cache."""
