@@ -11,6 +11,7 @@ from simulator.engines.kernel_rules import FormatName
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
+from simulator.engines.refused import refuse_known
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
@@ -252,6 +253,7 @@ def load_engine(name: str) -> Engine:
     try:
         return Engine.from_yaml(find(KIND, newest, groups=engines.values()))
     except ProfileError:
+        refuse_known(name)
         if stated is None or stated[1] not in engines.values():
             raise
     preset = engine_of(stated[1], stated[2]).id
@@ -270,6 +272,8 @@ def engine_of(name: str, version: str) -> Engine:
     presets = _presets(os.environ.get("INFERCAST_PROFILES"))
     known = {alias.lower(): each.engine for each in presets for alias in (each.engine, *each.aliases)}
     alias = max((each for each in known if name.lower().startswith(each)), key=len, default="")
+    if alias != name.lower():
+        refuse_known(name)
     if not alias:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
