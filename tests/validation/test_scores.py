@@ -162,8 +162,8 @@ def test_sources_names_lead_to_an_engine_generation(name, version, preset):
 
 
 def test_an_engine_nobody_knows_is_named():
-    with pytest.raises(ProfileError, match="no engine preset for 'sambaflow'"):
-        engine_of("sambaflow", "")
+    with pytest.raises(ProfileError, match="no engine preset for 'nullengine'"):
+        engine_of("nullengine", "")
 
 
 def test_copies_share_the_devices(tmp_path):
