@@ -93,7 +93,7 @@ class Engine(Profile):
 
     engine: str
     version: str
-    since: str = ""  # the year and month of its release, for sources that state a date and no version
+    since: str = ""  # when it was released, to the day where that is known, for sources with a date and no version
     aliases: tuple[str, ...] = ()
     runs_on: tuple[Platform, ...] = ()  # none: as the next newer version; if that has none either, everywhere
     notes: str = ""
@@ -264,10 +264,13 @@ def engine_of(name: str, version: str) -> Engine:
     """Return the preset for an engine as a source names it, of the generation that the version or date belongs to.
 
     The longest name or alias that `name` starts with decides the engine. Of its presets, the newest that is not newer
-    than the version ("0.6.3") or the date ("2024-05") is taken, the oldest where all are newer.
+    than the version ("0.6.3") or the date ("2024-05") is taken, the oldest where all are newer. A month is its first
+    day; of several dates the most exact one counts.
 
     >>> engine_of("vLLM", "0.33.1").id, engine_of("vLLM", "0.33").id
     ('vllm-0.33', 'vllm-0.33')
+    >>> engine_of("vLLM", "latest (2026-01)").id, engine_of("vLLM", "latest (2026-01) 2026-01-20").id
+    ('vllm-0.8', 'vllm-0.14')
     """
     presets = _presets(os.environ.get("INFERCAST_PROFILES"))
     known = {alias.lower(): each.engine for each in presets for alias in (each.engine, *each.aliases)}
@@ -280,8 +283,8 @@ def engine_of(name: str, version: str) -> Engine:
     text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
     if release := release_of(known[alias], text):  # "0.33" is any 0.33.x
         older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
-    elif stated := re.search(r"20\d\d(-\d\d)?", text):
-        older = [each for each in family if each.since <= stated.group()]
+    elif stated := re.findall(r"20\d\d(?:-\d\d){0,2}", text):
+        older = [each for each in family if each.since <= max(stated, key=len)]
     return older[-1] if older else family[0]
 
 

@@ -50,6 +50,23 @@ def test_a_name_without_a_version_is_the_newest():
 
 
 @pytest.mark.parametrize(
+    ("version", "preset"),
+    [
+        ("latest (2026-01) 2026-01", "vllm-0.8"),  # 0.14 is of 2026-01-20
+        ("latest (2026-01) 2026-01-19", "vllm-0.8"),
+        ("latest (2026-01) 2026-01-20", "vllm-0.14"),
+        ("2025-12 2026-01-06", "vllm-0.8"),
+        ("2026", "vllm-0.8"),
+        ("2026-02", "vllm-0.14"),
+        ("2026-04-03", "vllm-0.19"),
+        ("0.13.0 2026-11-05", "vllm-0.8"),  # a version counts more than any date
+    ],
+)
+def test_a_date_is_the_release_that_was_out_on_that_day(version, preset):
+    assert engine_of("vLLM", version).id == preset
+
+
+@pytest.mark.parametrize(
     ("engine", "written", "field", "value"),
     [
         ("vllm", "--long-prefill-token-threshold=512", "long_prefill_tokens", 512),
