@@ -13,9 +13,11 @@ BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): perf-overview.md of v
     (128, 128): 30_000,
 }
 BENCH_SEQS, BENCH_TOKENS = 4_096, 32_768  # caps of trtllm-bench
+DEFAULT_FRACTION = 0.9  # of trtllm-bench
 MEMORY_FRACTION = 0.95  # --kv_cache_free_gpu_mem_fraction "in many cases": v0.15 and v1.0, read 2026-11-22
 # Sequences and tokens of a step, by model and devices: perf-overview.md of v0.11 and
-# tensorrt_llm/bench/build/benchmark_config.yml of v0.12 (read 2026-11-22); a guess for the models that followed
+# tensorrt_llm/bench/build/benchmark_config.yml until trtllm-bench tuned them itself (its last version, of commit
+# 8fcf9fc2, read 2026-11-27, has Llama-3-70B on one and two devices, too); a guess for the models that followed
 TABLE_LIMITS = {
     ("gpt-j-6b", 1): (128, 2048),
     ("falcon-180b", 4): (4096, 8192),
@@ -25,6 +27,8 @@ TABLE_LIMITS = {
     ("llama-2-70b", 4): (4096, 8192),
     ("llama-2-70b", 8): (8192, 16_384),
     ("llama-3-8b", 1): (2048, 8192),
+    ("llama-3-70b", 1): (2048, 2048),
+    ("llama-3-70b", 2): (256, 1024),
     ("llama-3-70b", 4): (2048, 1024),
     ("llama-3-70b", 8): (8192, 16_384),
     ("mixtral-8x7b", 2): (2048, 3072),
@@ -35,6 +39,7 @@ TABLE_SEQS = {  # where a prompt and an output have their own
     ("gpt-j-6b", 1, 128, 128): 2048,
     ("llama-2-70b", 4, 128, 4096): 256,
     ("llama-2-70b", 8, 128, 2048): 1024,
+    ("llama-3-70b", 2, 2048, 2048): 2048,
 }
 OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 
@@ -102,12 +107,16 @@ class TrtllmTable(TrtllmOffline):
         return self._bench_requests
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the table's limits; --kv_cache_free_gpu_mem_fraction is 0.99 in v0.11, but 0.95 on GH200."""
+        """Return the table's limits; --kv_cache_free_gpu_mem_fraction is 0.99 in v0.11, but 0.95 on GH200.
+
+        Later pages build and run with trtllm-bench and do not give it: 0.90 (its bench/run/run.py, read 2026-11-27).
+        """
         kind = self.model.id.replace("llama-3.1", "llama-3"), layout.devices
         seqs, tokens = TABLE_LIMITS.get(kind, OTHER_LIMITS)
         seqs = TABLE_SEQS.get((*kind, round(self.setup.input_tokens), round(self.setup.output_tokens)), seqs)
-        most = self.setup.engine_version.startswith("0.11") and not self.hardware.id.startswith("gh200")
-        return Limits(seqs, tokens, 0.99 if most else MEMORY_FRACTION)
+        if not self.setup.engine_version.startswith("0.11"):
+            return Limits(seqs, tokens, DEFAULT_FRACTION)
+        return Limits(seqs, tokens, MEMORY_FRACTION if self.hardware.id.startswith("gh200") else 0.99)
 
 
 class TrtllmEvicting(TrtllmOffline):
