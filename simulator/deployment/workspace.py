@@ -71,7 +71,7 @@ def _routed_bytes(deployment: Deployment) -> float:
 
 
 def _sampler_bytes(deployment: Deployment) -> float:
-    """Return the bytes of fp32 logits in the sampler, rows x vocabulary x 4 x copies, and of what else sequences have."""
+    """Return the bytes of fp32 logits in the sampler, rows x vocabulary x 4 x copies, and what else sequences have."""
     rule, seqs = deployment.engine.memory, deployment.max_num_seqs // deployment.layout.dp
     logits = deployment.model.vocab * 4 * rule.logit_copies * (1 + deployment.draft_tokens)
     return seqs * (logits + rule.sequence_bytes)
