@@ -10,18 +10,21 @@ from simulator.deployment.loaded_weights import encoder_peak_bytes
 class Workspace:
     """Bytes that are alive at once in the widest op, in the sampler, and in the vision encoder, one after the other.
 
-    `peak_bytes`: of the step or its sampler beside these, as measured.
+    `peak_bytes`: of the step or its sampler beside these, as measured. `keeps_sampler`: the sampler's buffers are
+    allocated once, beside those of the activations.
     """
 
     activation_bytes: float
     sampler_bytes: float
     peak_bytes: float
     image_bytes: float
+    keeps_sampler: bool = False
 
     @property
     def bytes(self) -> float:
         """The largest of the peaks: what an engine sets aside."""
-        return max(max(self.activation_bytes, self.sampler_bytes) + self.peak_bytes, self.image_bytes)
+        both = self.activation_bytes, self.sampler_bytes
+        return max((sum(both) if self.keeps_sampler else max(both)) + self.peak_bytes, self.image_bytes)
 
     @property
     def peak(self) -> str:
@@ -38,6 +41,7 @@ def workspace(deployment: Deployment) -> Workspace:
         sampler_bytes=_sampler_bytes(deployment),
         peak_bytes=float(deployment.engine.memory.peak_bytes),
         image_bytes=encoder_peak_bytes(deployment),
+        keeps_sampler=deployment.engine.memory.keeps_sampler,
     )
 
 
@@ -67,6 +71,7 @@ def _routed_bytes(deployment: Deployment) -> float:
 
 
 def _sampler_bytes(deployment: Deployment) -> float:
-    """Return the bytes of fp32 logits in the sampler: rows x vocabulary x 4 x copies."""
-    rows = deployment.max_num_seqs // deployment.layout.dp * (1 + deployment.draft_tokens)
-    return rows * deployment.model.vocab * 4 * deployment.engine.memory.logit_copies
+    """Return the bytes of fp32 logits in the sampler, rows x vocabulary x 4 x copies, and what else sequences have."""
+    rule, seqs = deployment.engine.memory, deployment.max_num_seqs // deployment.layout.dp
+    logits = deployment.model.vocab * 4 * rule.logit_copies * (1 + deployment.draft_tokens)
+    return seqs * (logits + rule.sequence_bytes)

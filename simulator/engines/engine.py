@@ -59,6 +59,8 @@ class MemoryRule(Strict):
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
+    keeps_sampler: bool = False  # the sampler's buffers are allocated once, beside those of activations
+    sequence_bytes: Bytes = NO_MORE  # of each sequence in the sampler's and the runtime's buffers, beside its logits
     peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits
     recurrent_blocks: Annotated[int, Field(ge=0)] = 0  # per sequence and group of recurrent layers; 0: states lie apart
     windowed_share: Fraction | None = None  # of the context, that windowed layers keep; none: pages of their windows

@@ -180,6 +180,11 @@ class KernelRules(Strict):
         description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"
         " sums over experts scattered, in place of all-to-alls that send a token to the ranks of its experts alone",
     )
+    sends_quantized: tuple[FormatName, ...] = Field(
+        (),
+        description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
+        " back has 16 bits",
+    )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )

@@ -67,14 +67,15 @@ def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
     """Return the ops `routed` of experts between their two all-to-alls, dispatch and combine; unchanged if dp is 1.
 
     A token's vector of `width` numbers is sent once to each rank that has one of its experts, in the activations' type
-    both ways (an fp8 dispatch would halve one of them). Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.
+    both ways; an engine may quantise it to the format of the dispatch, the experts' own, before it leaves
+    (KernelRules.sends_quantized). Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.
     """
     experts = routed[0].experts
     if layout.dp == 1 or experts is None:
         return routed
     size = Counts(tokens=experts.other_ranks * width * layout.activation_bytes / layout.ep)
-    way = Op("dispatch", "all_to_all", link_bytes=size, link_devices=layout.ep, choices=experts.chosen)
-    return (way, *routed, replace(way, name="combine"))
+    back = Op("combine", "all_to_all", link_bytes=size, link_devices=layout.ep, choices=experts.chosen)
+    return (replace(back, name="dispatch", format=routed[0].format), *routed, back)
 
 
 def elementwise(name: str, width: int, layout: Layout) -> Op:

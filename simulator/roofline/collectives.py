@@ -9,6 +9,7 @@ import numpy as np
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
+from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op, others
 from simulator.profile import Figure, Source
 from simulator.roofline.between_nodes import (
@@ -155,8 +156,11 @@ class Links:
         """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s.
 
         Where tokens are gathered (gathers_tokens), each goes to all R - 1 other ranks, not to those of its experts.
+        Those of `sends_quantized` have the bits of the experts' format on their way there; at the speed of light, 16.
         """
         sent_bytes = counts.dot(op.link_bytes)
+        if op.format in self.kernels.rules.sends_quantized and not self.light:
+            sent_bytes = sent_bytes * (number_format(op.format).bits / WIDE_BITS)
         if op.link_devices <= self.hardware.node_devices:
             latency_s, bytes_per_s = self._collective(op.link_devices)
             if self.hardware.node_devices <= (self.kernels.rules.gathers_tokens or 0.0) and not self.light:

@@ -54,6 +54,17 @@ def test_vllms_convention_by_hand():
     assert found.cache_tokens == 16 * found.num_blocks
 
 
+def test_tensorrt_llms_buffers_for_each_sequence_are_those_of_its_log():
+    """docs/source/performance/perf-benchmarking.md of 0.12: 1.14 GB for runtime buffers and 4.35 GB for the decoder.
+
+    The engine has 4,096 sequences of 4,098 tokens, and by its cache (224 KiB a token) it is GPT-J's, of 50,400 words.
+    They are allocated before the memory that is free is measured, beside what the execution context has.
+    """
+    found = plan("gpt-j-6b", "h100-sxm", "tensorrt-llm-0.11", Settings(max_num_seqs=4096, max_num_batched_tokens=8192))
+    assert found.sampler_bytes / GIB == pytest.approx(1.14 + 4.35, abs=0.01)
+    assert found.workspace_bytes == found.sampler_bytes + found.activation_bytes
+
+
 @pytest.mark.parametrize(("engine", "slots"), [("vllm", 1), ("sglang", 8)])
 @pytest.mark.parametrize(("tp", "pp"), [(1, 1), (4, 1), (1, 2)])
 def test_adapters_have_room_whether_they_are_loaded_or_not(engine, slots, tp, pp):

@@ -82,6 +82,21 @@ def test_tokens_are_gathered_by_all_ranks_where_no_all_to_all_sends_them(device,
     assert light_s * hardware.link.bytes_per_s == pytest.approx(0.875 * 4e6)
 
 
+@pytest.mark.parametrize(("weights", "bits"), [("nvfp4", 4.5), ("fp8", 8.0), ("fp8-block", 16.0)])
+def test_inputs_of_experts_that_are_quantised_first_travel_in_fewer_bits(weights, bits):
+    """Four and a half of sixteen there, sixteen back (TensorRT-LLM, fused_moe_cutlass.py), and never in vLLM."""
+    ops = placed("qwen3-235b-a22b", weights=weights, ep=8, dp=8).ops
+    there, back = (op for op in ops if op.rate == "all_to_all")
+    sent = {}
+    for engine in ("tensorrt-llm-1.2", "vllm"):
+        links = Links(H100, load_engine(engine).kernels_on(H100), light=False)
+        sent[engine] = [float(links.transfer(op, STEP).link_s) for op in (there, back)]
+    assert sent["tensorrt-llm-1.2"][0] == pytest.approx(bits / 16 * sent["tensorrt-llm-1.2"][1])
+    assert sent["vllm"][0] == sent["vllm"][1]
+    lit = Links(H100, load_engine("tensorrt-llm-1.2").kernels_on(H100), light=True)
+    assert lit.transfer(there, STEP) == lit.transfer(back, STEP)
+
+
 @pytest.mark.parametrize("tokens", [64, 8192])
 def test_between_nodes_the_slow_link_binds(tokens):
     """16 ranks, 8 in a node: 8 of 15 others are away; to 1 - (1/2)^8 other nodes, 15 (1 - (15/16)^8) other ranks."""

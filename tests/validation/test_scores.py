@@ -151,7 +151,7 @@ def test_the_load_says_the_regime(tmp_path, row, regime):
         ("vLLM", "rocm7.0_ubuntu_22.04_vll 2025-11-02", "vllm-0.8"),
         ("vLLM", "nightly-5b8c30d62b754b57 2026-04-03", "vllm-0.19"),
         ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0a0", "2025-04", "vllm-0.5"),
-        ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.11"),
+        ("TensorRT-LLM + Triton", "0.14.0", "tensorrt-llm-0.14"),
         ("TensorRT 10.11, CUDA 12.9", "2025-09", "tensorrt-10.8"),
         ("llama.cpp Vulkan", "b7361", "llama.cpp-vulkan-b6325"),
         ("ik_llama.cpp CPU (iqk_mul_mat)", "2024-07", "ik-llama.cpp-b3441"),

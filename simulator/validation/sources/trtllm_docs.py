@@ -1,8 +1,10 @@
 """TensorRT-LLM's own tables: docs/source/performance/perf-overview.md by release, and what its tools derive."""
 
 import math
+from dataclasses import replace
 
 from simulator.engines.engine import Engine
+from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.validation.sources.recipe import Limits, Recipe
 
@@ -13,9 +15,12 @@ BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): perf-overview.md of v
     (128, 128): 30_000,
 }
 BENCH_SEQS, BENCH_TOKENS = 4_096, 32_768  # caps of trtllm-bench
+DEFAULT_SEQS, DEFAULT_TOKENS = 2_048, 8_192  # of BuildConfig, where trtllm-bench does not tune
+DEFAULT_FRACTION = 0.9  # of trtllm-bench
 MEMORY_FRACTION = 0.95  # --kv_cache_free_gpu_mem_fraction "in many cases": v0.15 and v1.0, read 2026-11-22
 # Sequences and tokens of a step, by model and devices: perf-overview.md of v0.11 and
-# tensorrt_llm/bench/build/benchmark_config.yml of v0.12 (read 2026-11-22); a guess for the models that followed
+# tensorrt_llm/bench/build/benchmark_config.yml until trtllm-bench tuned them itself (its last version, of commit
+# 8fcf9fc2, read 2026-11-27, has Llama-3-70B on one and two devices, too); a guess for the models that followed
 TABLE_LIMITS = {
     ("gpt-j-6b", 1): (128, 2048),
     ("falcon-180b", 4): (4096, 8192),
@@ -25,6 +30,8 @@ TABLE_LIMITS = {
     ("llama-2-70b", 4): (4096, 8192),
     ("llama-2-70b", 8): (8192, 16_384),
     ("llama-3-8b", 1): (2048, 8192),
+    ("llama-3-70b", 1): (2048, 2048),
+    ("llama-3-70b", 2): (256, 1024),
     ("llama-3-70b", 4): (2048, 1024),
     ("llama-3-70b", 8): (8192, 16_384),
     ("mixtral-8x7b", 2): (2048, 3072),
@@ -35,6 +42,7 @@ TABLE_SEQS = {  # where a prompt and an output have their own
     ("gpt-j-6b", 1, 128, 128): 2048,
     ("llama-2-70b", 4, 128, 4096): 256,
     ("llama-2-70b", 8, 128, 2048): 1024,
+    ("llama-3-70b", 2, 2048, 2048): 2048,
 }
 OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 
@@ -77,20 +85,31 @@ class TrtllmBench(TrtllmOffline):
     def limits(self, layout: Layout) -> Limits:
         """Return max_batch_size, of all stages, and max_num_tokens as trtllm-bench derives them from its data set.
 
-        calc_engine_setting and finetune_setting of tensorrt_llm/bench/build/tuning.py, and what get_settings of its
-        benchmark/utils/general.py does without chunked prefill (read 2026-11-21).
+        get_benchmark_engine_settings of tensorrt_llm/bench/build/build.py (fp8, nvfp4 and 16 bits are tuned, mxfp4 has
+        the defaults), calc_engine_setting and finetune_setting of tuning.py, and what get_settings of its
+        benchmark/utils/general.py does without chunked prefill (read 2026-11-21 and 27).
         """
         prompt, output = self.setup.input_tokens, self.setup.output_tokens
         if not output:
             return Limits(memory_fraction=MEMORY_FRACTION)
-        one = Layout(weight_dtype=layout.weight_dtype, cache_dtype=layout.cache_dtype, model_dtype=layout.model_dtype)
-        room = layout.devices * self.hardware.memory_bytes - one.weight_bytes(self.model.weights(one))
-        fitting = 0.9 * room / max(1.0, self.model.cache_bytes(1, one) * (prompt + output))
+        if self.model.weight_dtype == "mxfp4":
+            return Limits(DEFAULT_SEQS, max(DEFAULT_TOKENS, round(prompt) + DEFAULT_SEQS), MEMORY_FRACTION)
+        one = replace(layout, tp=1, pp=1, ep=1, dp=1)
+        packs = 2 if layout.weight_dtype.startswith("nvfp4") else 1  # two in a byte count as one, of half a byte
+        room = layout.devices * self.hardware.memory_bytes - one.weight_bytes(self.model.weights(one)) / packs
+        fitting = MEMORY_FRACTION * room / (self._token_bytes(layout) * (prompt + output))
         seqs = max(1.0, min(fitting, BENCH_SEQS) / layout.pp)
         tokens = min(seqs * (1 + prompt / output), BENCH_TOKENS)
         most = max(64, _round_up(seqs, 32 if seqs < 256 else 128 if seqs < 1024 else 256))
         budget = max(2048, _round_up(tokens, 256 if tokens < 4096 else 512 if tokens < 8192 else 1024))
         return Limits(most * layout.pp, max(budget, round(prompt) + most), MEMORY_FRACTION)
+
+    def _token_bytes(self, layout: Layout) -> float:
+        """Bytes of a cached token of all layers as trtllm-bench counts them: each of the --tp devices has a KV head."""
+        mixers = [self.model.blocks[name].mixer for name in self.model.layer_names]
+        heads = max((each.kv_heads for each in mixers if isinstance(each, Attention)), default=0)
+        own = self.model.cache_bytes(1, replace(layout, tp=1, pp=1, ep=1, dp=1))
+        return own * max(layout.tp * layout.dp, heads) / heads if heads else own
 
 
 class TrtllmTable(TrtllmOffline):
@@ -102,12 +121,16 @@ class TrtllmTable(TrtllmOffline):
         return self._bench_requests
 
     def limits(self, layout: Layout) -> Limits:
-        """Return the table's limits; --kv_cache_free_gpu_mem_fraction is 0.99 in v0.11, but 0.95 on GH200."""
+        """Return the table's limits; --kv_cache_free_gpu_mem_fraction is 0.99 in v0.11, but 0.95 on GH200.
+
+        Later pages build and run with trtllm-bench and do not give it: 0.90 (its bench/run/run.py, read 2026-11-27).
+        """
         kind = self.model.id.replace("llama-3.1", "llama-3"), layout.devices
         seqs, tokens = TABLE_LIMITS.get(kind, OTHER_LIMITS)
         seqs = TABLE_SEQS.get((*kind, round(self.setup.input_tokens), round(self.setup.output_tokens)), seqs)
-        most = self.setup.engine_version.startswith("0.11") and not self.hardware.id.startswith("gh200")
-        return Limits(seqs, tokens, 0.99 if most else MEMORY_FRACTION)
+        if not self.setup.engine_version.startswith("0.11"):
+            return Limits(seqs, tokens, DEFAULT_FRACTION)
+        return Limits(seqs, tokens, MEMORY_FRACTION if self.hardware.id.startswith("gh200") else 0.99)
 
 
 class TrtllmEvicting(TrtllmOffline):
