@@ -1,0 +1,33 @@
+"""What SGLang's presets say of its defaults, as srt/server_args.py of its releases has them."""
+
+import pytest
+
+from simulator.deployment.deployment import deploy
+from simulator.deployment.layouts import default_layout
+from simulator.engines.engine import load_engine
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+
+RELEASES = "sglang-0.5", "sglang-0.5.10"
+
+
+@pytest.mark.parametrize(
+    ("device", "tokens"),
+    [("rtx-4090", 2048), ("rtx-5090", 2048), ("l40s", 4096), ("h100-sxm", 8192), ("h200-sxm", 8192)]
+    + [("b200-sxm", 16384), ("mi300x", 16384)],
+)
+@pytest.mark.parametrize("engine", RELEASES)
+def test_chunks_of_prompts_grow_with_the_memory(engine: str, device: str, tokens: int):
+    hardware = load_hardware(device)
+    assert load_engine(engine).default("max_num_batched_tokens", hardware) == tokens
+    assert load_engine(engine).default("max_num_seqs", hardware) == 2048
+
+
+@pytest.mark.parametrize("engine", RELEASES)
+def test_only_the_gemms_of_experts_start_as_fp8_kernels(engine: str):
+    layout = default_layout(load_model("minimax-m2.5"), tp=2, dtypes=("fp8-block", ""))
+    found = deploy("minimax-m2.5", "gb300", engine, layout)
+    up = next(op for op in found.ops if op.name == "experts up")
+    gemms = found.hardware.achievable.gemm
+    starts = found.kernels.start_s(found.hardware, "fp8", up) / float(found.kernels.fitted.launch)
+    assert starts == pytest.approx(gemms["fp8"].launch_s + (up.launches - 1) * gemms["bf16"].launch_s)
