@@ -13,8 +13,15 @@ RELEASES = "sglang-0.5", "sglang-0.5.10"
 
 @pytest.mark.parametrize(
     ("device", "tokens"),
-    [("rtx-4090", 2048), ("rtx-5090", 2048), ("l40s", 4096), ("h100-sxm", 8192), ("h200-sxm", 8192)]
-    + [("b200-sxm", 16384), ("mi300x", 16384)],
+    [
+        ("rtx-4090", 2048),
+        ("rtx-5090", 2048),
+        ("l40s", 4096),
+        ("h100-sxm", 8192),
+        ("h200-sxm", 8192),
+        ("b200-sxm", 16384),
+        ("mi300x", 16384),
+    ],
 )
 @pytest.mark.parametrize("engine", RELEASES)
 def test_chunks_of_prompts_grow_with_the_memory(engine: str, device: str, tokens: int):
