@@ -38,3 +38,15 @@ def test_only_the_gemms_of_experts_start_as_fp8_kernels(engine: str):
     gemms = found.hardware.achievable.gemm
     starts = found.kernels.start_s(found.hardware, "fp8", up) / float(found.kernels.fitted.launch)
     assert starts == pytest.approx(gemms["fp8"].launch_s + (up.launches - 1) * gemms["bf16"].launch_s)
+
+
+@pytest.mark.parametrize("engine", RELEASES)
+@pytest.mark.parametrize(("device", "launches"), [("mi300x", [3, 1]), ("mi355x", [3, 1]), ("h100-sxm", [5, 1])])
+def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list[int]):
+    """They sort once, activate in the first GEMM and sum in the second, in tiles of 32 rows or more."""
+    found = deploy("ernie-4.5-21b-a3b", device, engine)
+    gemms = [op for op in found.ops if op.name in ("experts up", "experts down")]
+    assert [found.kernels.launches(op, found.hardware) for op in gemms] == launches
+    by_aiter = launches == [3, 1]
+    assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
+    assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
