@@ -1,8 +1,11 @@
 """What SGLang's presets say of its defaults, as srt/server_args.py of its releases has them."""
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.deployment.deployment import deploy
+from simulator.deployment.host_launches import prompt_launches_s
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
@@ -50,3 +53,14 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
     by_aiter = launches == [3, 1]
     assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
     assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "scan"),
+    [("qwen3-next-80b-a3b", 36, 10), ("kimi-linear-48b-a3b", 20, 13), ("nemotron-3-nano-30b-a3b", 23, 6)],
+)
+def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
+    found = deploy(model, "h200-sxm", "sglang-0.5")
+    every = [replace(op, prompt_launches=0) for op in found.ops]
+    host_s = [prompt_launches_s(found.kernels, found.hardware, ops) for ops in (found.ops, every)]
+    assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
