@@ -10,6 +10,8 @@ from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
+from simulator.models.operations import Counts
+from simulator.roofline.roofline import Rates
 
 RELEASES = "sglang-0.5", "sglang-0.5.10"
 
@@ -64,3 +66,20 @@ def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: 
     every = [replace(op, prompt_launches=0) for op in found.ops]
     host_s = [prompt_launches_s(found.kernels, found.hardware, ops) for ops in (found.ops, every)]
     assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
+
+
+# Tokens, microseconds of 32 of DeepSeek-V3's 256 experts on a B200: flashinfer-ai/flashinfer pull request 5301 (nvfp4)
+NVFP4 = [(1, 25.7), (16, 77.4), (64, 140.1), (256, 154.1), (512, 166.0), (4096, 312.0), (16384, 622.6)]
+
+
+@pytest.mark.parametrize(("tokens", "us"), NVFP4)
+def test_experts_in_nvfp4_are_tensorrt_llms_on_blackwell(tokens: int, us: float):
+    layout = default_layout(load_model("deepseek-v3"), tp=8, ep=8, dtypes=("nvfp4", ""))
+    found = deploy("deepseek-v3", "b200", "sglang", layout)
+    counts = Counts(steps=1.0, tokens=float(tokens), logits=float(tokens))
+    rates, seconds = Rates(found.hardware, found.kernels), 0.0
+    for op in found.ops:
+        if op.experts is not None and op.name.startswith("experts"):
+            alike = replace(op, experts=op.experts._replace(uneven=False, ranks=1))
+            seconds += float(rates.cost(alike, counts).seconds) / op.repeats
+    assert seconds * 1e6 == pytest.approx(us, rel=0.16)
