@@ -289,7 +289,8 @@ class Rates:
     def _fused_attention(self, op: Op, counts: Counts) -> Cost:
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
         flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
-        compute_s = flops / (compute * self.peak(op.format)[1])
+        padding = 1.0 if self.light else self.kernels.head_padding(op, self.hardware)
+        compute_s = padding * flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 

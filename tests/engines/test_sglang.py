@@ -83,3 +83,35 @@ def test_experts_in_nvfp4_are_tensorrt_llms_on_blackwell(tokens: int, us: float)
             alike = replace(op, experts=op.experts._replace(uneven=False, ranks=1))
             seconds += float(rates.cost(alike, counts).seconds) / op.repeats
     assert seconds * 1e6 == pytest.approx(us, rel=0.16)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "tp", "factor"),
+    [
+        ("sglang-0.5", "b200-sxm", 8, 8.0),
+        ("sglang-0.5", "h200-sxm", 8, 4.0),
+        ("sglang-0.5", "h200-sxm", 1, 1.0),
+        ("sglang-0.5.10", "b200-sxm", 8, 1.0),
+        ("sglang-0.5.10", "h200-sxm", 8, 4.0),
+        ("sglang-0.5", "mi355x", 8, 1.0),
+    ],
+)
+def test_sparse_attention_of_prompts_computes_whole_tiles_of_heads(engine: str, device: str, tp: int, factor: float):
+    """DeepSeek-V3.2 has 128 heads, of which a rank of eight has 16: its other ops and a dense model have no pad."""
+    for model in ("deepseek-v3.2", "deepseek-v3"):
+        found = deploy(model, device, engine, default_layout(load_model(model), tp=tp, dtypes=("fp8-block", "")))
+        pads = {op.name: found.kernels.head_padding(op, found.hardware) for op in found.ops}
+        assert pads.pop("prefill attention") == (factor if model == "deepseek-v3.2" else 1.0)
+        assert set(pads.values()) == {1.0}
+
+
+def test_a_pad_of_heads_takes_the_time_of_heads():
+    layout = default_layout(load_model("deepseek-v3.2"), tp=8, dtypes=("fp8-block", ""))
+    found = deploy("deepseek-v3.2", "b200-sxm", "sglang-0.5", layout)
+    op = next(each for each in found.ops if each.name == "prefill attention")
+    counts = Counts(steps=1.0, tokens=8192.0, prefill_tokens=8192.0, prefill_pairs_windowed=8192.0 * 1792)
+    padded = Rates(found.hardware, found.kernels).cost(op, counts)
+    rules = found.kernels.rules.model_copy(update={"sparse_heads": {}})
+    plain = Rates(found.hardware, found.kernels.model_copy(update={"rules": rules})).cost(op, counts)
+    assert padded.compute_s == pytest.approx(8 * plain.compute_s)
+    assert padded.flops == plain.flops
