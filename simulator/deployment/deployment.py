@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy.typing as npt
 
 from simulator.arrays import Floats
+from simulator.deployment.captured_graphs import captures_pieces
 from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
@@ -197,22 +198,11 @@ class Deployment:
         """
         most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
         if self.engine.graph_pieces:
-            if not self._captures_pieces:
+            whole = not self.draft_tokens and not self.engine.adapters
+            if not whole or not captures_pieces(self.model, self.hardware, self.layout):
                 return 0
             return most or (PIECES_OF_LATENT if self.model.latent else self.max_num_batched_tokens)
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
-
-    @property
-    def _captures_pieces(self) -> bool:
-        """Whether SGLang captures steps with prompts in pieces.
-
-        Not beside NVIDIA's devices, with stages, data-parallel attention, drafts, adapters, vision encoders and sparse
-        attention: docs/advanced_features/piecewise_cuda_graph.md of sgl-project/sglang at 1e52b9b (read 2026-11-23).
-        """
-        model, layout = self.model, self.layout
-        whole = layout.pp == 1 and layout.dp == 1 and not self.draft_tokens and not self.engine.adapters
-        sparse = model.latent is not None and model.latent.indexer is not None
-        return whole and self.hardware.vendor == "NVIDIA" and model.vision is None and not sparse
 
     @property
     def memory_fraction(self) -> float:

@@ -35,7 +35,7 @@ def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model:
 def prompt_launches_s(kernels: Kernels, hardware: Hardware, ops: Iterable[Op]) -> float:
     """Return the least seconds of a step with prompts: the host's for each kernel, and for each layer of experts."""
     every = tuple(ops)
-    launches = sum(kernels.launches(op, hardware) * op.repeats for op in every)
+    launches = sum((kernels.launches(op, hardware) + op.prompt_launches) * op.repeats for op in every)
     layers = sum(op.repeats for op in every if op.name == LAST_OF_EXPERTS)
     host_s = launches * (kernels.fitted.prompt_launch_s or 0.0) + layers * (kernels.fitted.experts_launch_s or 0.0)
     return float(host_s) * host_slowness(hardware)

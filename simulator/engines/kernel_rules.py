@@ -175,6 +175,11 @@ class KernelRules(Strict):
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
     )
+    sparse_heads: dict[str, Positive] = Field(
+        {},
+        description="query heads that attention of prompts to chosen tokens (sparse latent attention) computes for a"
+        " rank that has fewer, by family of devices: its kernel has no narrower tile, and zeros fill the rest",
+    )
     gathers_tokens: Positive | None = Field(
         None,
         description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"

@@ -130,6 +130,15 @@ class Kernels(Strict):
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
 
+    def head_padding(self, op: Op, hardware: Hardware) -> float:
+        """Return the query heads that attention of prompts computes over those of a rank; 1 where they fill its tiles.
+
+        Only sparse latent attention has a pad: its pairs are counted in the window, and its heads share a latent.
+        """
+        if op.heads or not op.flops.prefill_pairs_windowed:
+            return 1.0
+        return max(1.0, self.rules.sparse_heads.get(hardware.family, 1) / op.shared_by)
+
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
         own = self.experts_of(op.format, hardware, op.experts) if op.experts and op.rate == "gemm" else None

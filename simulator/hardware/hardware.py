@@ -43,7 +43,9 @@ class Gemm(Strict):
     F: FLOPs, P: dense peak FLOP/s, c: compute_fraction, B: bytes moved, W: memory_bytes_per_s, m: memory_fraction, t0:
     launch_s. `panel_bytes_per_s`, r: kernels that give 128 (gemm.PANEL) of the N columns of weights to one
     multiprocessor, whole, read them no faster: the memory time is at least B_w (128 / N) / r, of B_w bytes of weights.
-    None: inputs are split, too, or all columns keep all multiprocessors busy.
+    None: inputs are split, too, or all columns keep all multiprocessors busy. `least_rows`: a dense GEMM of fewer takes
+    as long to multiply as one of so many, where tensor cores multiply whole tiles of them and are slow beside the
+    memory; `least_unpacked_rows`: one whose weights are unpacked to the type.
     """
 
     compute_fraction: Fraction
@@ -51,6 +53,8 @@ class Gemm(Strict):
     launch_s: Seconds
     exponent: Positive | None = None
     panel_bytes_per_s: BytesPerS | None = None
+    least_rows: Positive | None = None
+    least_unpacked_rows: Positive | None = None
 
 
 class DecodeAttention(Strict):

@@ -118,6 +118,7 @@ def attention(
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
             heads=heads[0] * (heads[1] > 0),
+            shared_by=heads[0] if windowed and not heads[1] else 1.0,
         ),
     )
 
@@ -172,12 +173,14 @@ def sorting(vocab: int) -> Op:
     return Op(name="sampling", rate="elementwise", activation_bytes=Counts(logits=SORTED_BYTES * vocab))
 
 
-def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float) -> Ops:
+def recurrence(
+    layout: Layout, *, state_bytes: float, flops_per_update: float, flops_per_prompt_token: float, kernels: int = 1
+) -> Ops:
     """Return the ops of a recurrent state: its update, once per sequence and step, and the scan of prompts in chunks.
 
     `state_bytes` per sequence, `flops_per_update` per sequence and step, `flops_per_prompt_token`, all on one device.
     Sequences are counted by the logits that they need (a prompt's chunks before its last are few and long, and their
-    states are left out). The scan runs at the rate of GEMMs, a guess (`SCAN_RATE`).
+    states are left out). The scan runs at the rate of GEMMs, a guess (`SCAN_RATE`); `kernels`: how many launch it.
     """
     return (
         Op(
@@ -193,5 +196,6 @@ def recurrence(layout: Layout, *, state_bytes: float, flops_per_update: float, f
             format=layout.model_dtype,
             flops=Counts(prefill_tokens=flops_per_prompt_token),
             launches=0,  # a step without prompts has no scan, and with prompts it is long
+            prompt_launches=kernels,
         ),
     )

@@ -21,6 +21,11 @@ from simulator.models.op_builders import (
 from simulator.profile import Strict
 
 CHUNK_TOKENS = 64  # per chunk of a prompt, which a scan computes as GEMMs; flash-linear-attention's default
+# Kernels of a scan, as sglang 0.5.9 and vLLM launch those of flash-linear-attention and Mamba (srt/layers/attention/fla
+# and mamba/ops, read 2026-11-27). Gates, two norms, sum of decays, K K^T, its inverse in two, W and U, states, outputs:
+DELTA_KERNELS = 10
+KIMI_KERNELS = 13  # K K^T in two, and two convolutions more: queries, keys and values have one each
+MAMBA2_KERNELS = 6  # sum of decays, states of chunks, their passing, C B^T, outputs, states of sequences
 
 
 class _Recurrent(Strict):
@@ -89,6 +94,7 @@ class GatedDeltaNet(_Recurrent):
                 flops_per_update=6.0 * numbers,
                 flops_per_prompt_token=6.0 * numbers
                 + CHUNK_TOKENS * heads * (6.0 * self.key_dim + 4.0 * self.value_dim),
+                kernels=DELTA_KERNELS,
             ),
             elementwise("gated norm", 3 * values, layout),
             linear("output projection", (values, hidden), layout, "mixer"),
@@ -149,6 +155,7 @@ class KimiDelta(_Recurrent):
                 state_bytes=self.state_bytes(layout),
                 flops_per_update=update,
                 flops_per_prompt_token=update + CHUNK_TOKENS * 10.0 * width,
+                kernels=KIMI_KERNELS,
             ),
             elementwise("gated norm", 3 * width, layout),
             output,
@@ -275,6 +282,7 @@ class Mamba2(_Recurrent):
                 state_bytes=self.state_bytes(layout),
                 flops_per_update=4.0 * inner * self.state,
                 flops_per_prompt_token=4.0 * inner * self.state + 2.0 * CHUNK_TOKENS * (inner + shared),
+                kernels=MAMBA2_KERNELS,
             ),
             elementwise("gated norm", 3 * inner, layout),
             linear("output projection", (inner, hidden), layout, "mixer"),

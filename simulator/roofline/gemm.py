@@ -45,13 +45,17 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
 
 
 class AchievedGemm(NamedTuple):
-    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum, seconds of a panel."""
+    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum, seconds of a panel.
+
+    `least_rows`: as many are multiplied, whatever it has (hardware.Gemm).
+    """
 
     compute: float
     memory: float
     launch_s: float
     exponent: float
     panel_s: float = 0.0
+    least_rows: float = 0.0
 
 
 def exponent_of(gemm: Gemm, op: Op) -> float:
@@ -68,6 +72,15 @@ def panel_s(gemm: Gemm, op: Op) -> float:
     if not gemm.panel_bytes_per_s or not op.columns:
         return 0.0
     return op.weight_bytes * PANEL / op.columns / gemm.panel_bytes_per_s
+
+
+def padding(gemm: AchievedGemm, rows: Array) -> Array:
+    """Return multiplied over needed rows of a dense GEMM: `least_rows` at least.
+
+    >>> float(padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), 16.0))
+    4.0
+    """
+    return np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0))
 
 
 IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))

@@ -21,11 +21,12 @@ from simulator.roofline.gemm import (
     K_LOOP_EXPONENT,
     AchievedGemm,
     exponent_of,
+    padding,
     panel_s,
     soft_maximum,
 )
 from simulator.roofline.scan import scan_s
-from simulator.roofline.weight_only import compute_of_rows, unpacked
+from simulator.roofline.weight_only import compute_of_rows, rows_of, unpacked
 
 LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
 CONVERSION_FLOPS = Figure(
@@ -132,6 +133,8 @@ class Rates:
         if not self.light:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
+            if gemm.least_rows:
+                compute_s = compute_s * padding(gemm, rows_of(op, counts) / np.maximum(counts.steps, 1.0))
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
@@ -187,7 +190,9 @@ class Rates:
         memory = best * fitted.memory * self.kernels.packed_share(name, op, self.hardware)
         shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), best))
         start_s = self.kernels.start_s(self.hardware, name, op)
-        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op))
+        few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
+        least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
+        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), least_rows)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
@@ -284,7 +289,8 @@ class Rates:
     def _fused_attention(self, op: Op, counts: Counts) -> Cost:
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
         flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
-        compute_s = flops / (compute * self.peak(op.format)[1])
+        padding = 1.0 if self.light else self.kernels.head_padding(op, self.hardware)
+        compute_s = padding * flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 

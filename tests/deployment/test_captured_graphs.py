@@ -17,7 +17,7 @@ def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: S
 def test_sglang_captures_prompts_as_long_as_a_chunk_from_0_5_10_on():
     new, old = asked("llama-3.1-8b"), asked("llama-3.1-8b", engine="sglang-0.5")
     assert (new.graph_tokens, old.graph_tokens) == (new.max_num_batched_tokens, 0)
-    assert asked("deepseek-v3", "b200", tp=8).graph_tokens == 2048
+    assert asked("deepseek-v3", "h200", tp=8).graph_tokens == 2048
     least_s = [each.step_model().prompt_least_s for each in (new, old)]
     assert least_s[0] == least_s[1] > 0
 
@@ -35,10 +35,24 @@ def test_graphs_in_pieces_are_an_option_of_the_engine():
         asked("deepseek-v3", "b200", dp=8, ep=8),
         asked("deepseek-v3.2", "b200", tp=8),
         asked("gemma-3-12b"),
+        asked("qwen3-next-80b-a3b", tp=4),
+        asked("deepseek-v3", "b200", tp=8),
+        asked("qwen3-235b-a22b", "b200", tp=8),
         asked("llama-3.1-8b", given=Settings(changes=("enable_lora=true",))),
         asked("llama-3.1-8b", given=Settings(speculation=Speculation(NGRAM, 3, (0.5,)))),
     ],
-    ids=["AMD", "stages", "data-parallel attention", "sparse attention", "images", "adapters", "drafts"],
+    ids=[
+        "AMD",
+        "stages",
+        "dp",
+        "sparse attention",
+        "images",
+        "gated DeltaNet",
+        "experts of DeepSeek",
+        "of Qwen 3",
+        "adapters",
+        "drafts",
+    ],
 )
 def test_what_sglang_does_not_capture_the_host_launches(without: Deployment):
     assert without.engine.graph_pieces

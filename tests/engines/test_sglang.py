@@ -1,0 +1,117 @@
+"""What SGLang's presets say of its defaults, as srt/server_args.py of its releases has them."""
+
+from dataclasses import replace
+
+import pytest
+
+from simulator.deployment.deployment import deploy
+from simulator.deployment.host_launches import prompt_launches_s
+from simulator.deployment.layouts import default_layout
+from simulator.engines.engine import load_engine
+from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
+from simulator.models.operations import Counts
+from simulator.roofline.roofline import Rates
+
+RELEASES = "sglang-0.5", "sglang-0.5.10"
+
+
+@pytest.mark.parametrize(
+    ("device", "tokens"),
+    [
+        ("rtx-4090", 2048),
+        ("rtx-5090", 2048),
+        ("l40s", 4096),
+        ("h100-sxm", 8192),
+        ("h200-sxm", 8192),
+        ("b200-sxm", 16384),
+        ("mi300x", 16384),
+    ],
+)
+@pytest.mark.parametrize("engine", RELEASES)
+def test_chunks_of_prompts_grow_with_the_memory(engine: str, device: str, tokens: int):
+    hardware = load_hardware(device)
+    assert load_engine(engine).default("max_num_batched_tokens", hardware) == tokens
+    assert load_engine(engine).default("max_num_seqs", hardware) == 2048
+
+
+@pytest.mark.parametrize("engine", RELEASES)
+def test_only_the_gemms_of_experts_start_as_fp8_kernels(engine: str):
+    layout = default_layout(load_model("minimax-m2.5"), tp=2, dtypes=("fp8-block", ""))
+    found = deploy("minimax-m2.5", "gb300", engine, layout)
+    up = next(op for op in found.ops if op.name == "experts up")
+    gemms = found.hardware.achievable.gemm
+    starts = found.kernels.start_s(found.hardware, "fp8", up) / float(found.kernels.fitted.launch)
+    assert starts == pytest.approx(gemms["fp8"].launch_s + (up.launches - 1) * gemms["bf16"].launch_s)
+
+
+@pytest.mark.parametrize("engine", RELEASES)
+@pytest.mark.parametrize(("device", "launches"), [("mi300x", [3, 1]), ("mi355x", [3, 1]), ("h100-sxm", [5, 1])])
+def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list[int]):
+    """They sort once, activate in the first GEMM and sum in the second, in tiles of 32 rows or more."""
+    found = deploy("ernie-4.5-21b-a3b", device, engine)
+    gemms = [op for op in found.ops if op.name in ("experts up", "experts down")]
+    assert [found.kernels.launches(op, found.hardware) for op in gemms] == launches
+    by_aiter = launches == [3, 1]
+    assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
+    assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "scan"),
+    [("qwen3-next-80b-a3b", 36, 10), ("kimi-linear-48b-a3b", 20, 13), ("nemotron-3-nano-30b-a3b", 23, 6)],
+)
+def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
+    found = deploy(model, "h200-sxm", "sglang-0.5")
+    every = [replace(op, prompt_launches=0) for op in found.ops]
+    host_s = [prompt_launches_s(found.kernels, found.hardware, ops) for ops in (found.ops, every)]
+    assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
+
+
+# Tokens, microseconds of 32 of DeepSeek-V3's 256 experts on a B200: flashinfer-ai/flashinfer pull request 5301 (nvfp4)
+NVFP4 = [(1, 25.7), (16, 77.4), (64, 140.1), (256, 154.1), (512, 166.0), (4096, 312.0), (16384, 622.6)]
+
+
+@pytest.mark.parametrize(("tokens", "us"), NVFP4)
+def test_experts_in_nvfp4_are_tensorrt_llms_on_blackwell(tokens: int, us: float):
+    layout = default_layout(load_model("deepseek-v3"), tp=8, ep=8, dtypes=("nvfp4", ""))
+    found = deploy("deepseek-v3", "b200", "sglang", layout)
+    counts = Counts(steps=1.0, tokens=float(tokens), logits=float(tokens))
+    rates, seconds = Rates(found.hardware, found.kernels), 0.0
+    for op in found.ops:
+        if op.experts is not None and op.name.startswith("experts"):
+            alike = replace(op, experts=op.experts._replace(uneven=False, ranks=1))
+            seconds += float(rates.cost(alike, counts).seconds) / op.repeats
+    assert seconds * 1e6 == pytest.approx(us, rel=0.16)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "tp", "factor"),
+    [
+        ("sglang-0.5", "b200-sxm", 8, 8.0),
+        ("sglang-0.5", "h200-sxm", 8, 4.0),
+        ("sglang-0.5", "h200-sxm", 1, 1.0),
+        ("sglang-0.5.10", "b200-sxm", 8, 1.0),
+        ("sglang-0.5.10", "h200-sxm", 8, 4.0),
+        ("sglang-0.5", "mi355x", 8, 1.0),
+    ],
+)
+def test_sparse_attention_of_prompts_computes_whole_tiles_of_heads(engine: str, device: str, tp: int, factor: float):
+    """DeepSeek-V3.2 has 128 heads, of which a rank of eight has 16: its other ops and a dense model have no pad."""
+    for model in ("deepseek-v3.2", "deepseek-v3"):
+        found = deploy(model, device, engine, default_layout(load_model(model), tp=tp, dtypes=("fp8-block", "")))
+        pads = {op.name: found.kernels.head_padding(op, found.hardware) for op in found.ops}
+        assert pads.pop("prefill attention") == (factor if model == "deepseek-v3.2" else 1.0)
+        assert set(pads.values()) == {1.0}
+
+
+def test_a_pad_of_heads_takes_the_time_of_heads():
+    layout = default_layout(load_model("deepseek-v3.2"), tp=8, dtypes=("fp8-block", ""))
+    found = deploy("deepseek-v3.2", "b200-sxm", "sglang-0.5", layout)
+    op = next(each for each in found.ops if each.name == "prefill attention")
+    counts = Counts(steps=1.0, tokens=8192.0, prefill_tokens=8192.0, prefill_pairs_windowed=8192.0 * 1792)
+    padded = Rates(found.hardware, found.kernels).cost(op, counts)
+    rules = found.kernels.rules.model_copy(update={"sparse_heads": {}})
+    plain = Rates(found.hardware, found.kernels.model_copy(update={"rules": rules})).cost(op, counts)
+    assert padded.compute_s == pytest.approx(8 * plain.compute_s)
+    assert padded.flops == plain.flops
