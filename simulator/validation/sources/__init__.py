@@ -12,6 +12,7 @@ from simulator.validation.sources.aiconfigurator import Aiconfigurator
 from simulator.validation.sources.inferencemax import DenseScripts, GptOssScripts, InferenceMax, MiniMaxScripts
 from simulator.validation.sources.mlperf import Mlperf
 from simulator.validation.sources.mlperf_xeon import MlperfOnXeons
+from simulator.validation.sources.optimum_habana import OptimumHabana
 from simulator.validation.sources.papers import (
     Argonne,
     ConsumerCards,
@@ -53,6 +54,7 @@ RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which s
     (DatabaseMart, lambda setup: setup.source.startswith("databasemart")),
     (Splitwise, lambda setup: setup.source.startswith("splitwise")),
     (TpuRecipes, lambda setup: setup.source.startswith("google-tpu-recipes")),
+    (OptimumHabana, lambda setup: setup.source == "optimum-habana-ci-baselines"),
     (LlmPerfBench, lambda setup: setup.source == "mlc-llm-perf-bench"),
     (StrixHaloToolboxes, lambda setup: setup.source == "kyuz0-strix-halo-toolboxes"),
     (DgxSparkBenches, lambda setup: setup.source == "llama.cpp-benches-dgx-spark"),
