@@ -26,7 +26,13 @@ from simulator.validation.sources.papers import (
     TpuRecipes,
 )
 from simulator.validation.sources.recipe import Recipe
-from simulator.validation.sources.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOffline, TrtllmTable
+from simulator.validation.sources.trtllm_docs import (
+    TrtllmBench,
+    TrtllmEvicting,
+    TrtllmOffline,
+    TrtllmStatic,
+    TrtllmTable,
+)
 
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
@@ -59,6 +65,7 @@ RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which s
     (StrixHaloToolboxes, lambda setup: setup.source == "kyuz0-strix-halo-toolboxes"),
     (DgxSparkBenches, lambda setup: setup.source == "llama.cpp-benches-dgx-spark"),
     (TrtllmBench, lambda setup: setup.client == "trtllm-bench"),
+    (TrtllmStatic, lambda setup: setup.source == "tensorrt-llm-docs-static"),
     (TrtllmTable, lambda setup: setup.source == "tensorrt-llm-docs-ifb" and _is_offline(setup, TABLE_RELEASES)),
     (TrtllmEvicting, lambda setup: setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")),
     (TrtllmOffline, _is_offline),
