@@ -24,7 +24,7 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
-from simulator.models.operations import Op
+from simulator.models.operations import Op, with_every_expert
 from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
@@ -278,8 +278,7 @@ class Deployment:
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
         """Return the ops of a step, of adapters and the sampler too; `light`: without experts that no router chose."""
-        every = self.engine.every_expert and not light
-        ops = tuple(op.with_every_expert() for op in self.ops) if every else self.ops
+        ops = with_every_expert(self.ops) if self.engine.every_expert and not light else self.ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if light or not self.settings.sorted_sampling:
             return ops

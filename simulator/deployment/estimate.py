@@ -155,8 +155,10 @@ class Estimate(Framed):
     @cached_property
     def prefill(self) -> Phase:
         """The steps that compute the prompts."""
-        counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=self._chunk_tokens)
-        return self._phase(counts, counts)
+        return self._phase(*(self._prefill_counts(self._chunk_tokens, light=model.light) for model in self.models))
+
+    def _prefill_counts(self, budget: int, *, light: bool = False) -> Counts:
+        return prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=budget, light=light)
 
     @property
     def _chunk_tokens(self) -> int:
@@ -170,7 +172,7 @@ class Estimate(Framed):
             return phase_s
         if model.light:
             return phase_s / stages
-        counts = prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=chunk)
+        counts = self._prefill_counts(chunk)
         steps_s = np.broadcast_to(model.seconds(counts), np.shape(counts.steps)).tolist()
         return overlapped_s(steps_s, len(self.deployment.model.layer_names), stages, kernels_per_layer(self.deployment))
 

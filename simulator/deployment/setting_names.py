@@ -22,10 +22,12 @@ SWITCHES = (
     "async_scheduling",
     "by_priority",
     "chunked_prefill",
+    "every_expert",
     "flash_attention",
     "graph_pieces",
     "prefix_caching",
     "quick_reduce",
+    "reuse_cache",
 )
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
@@ -36,10 +38,11 @@ CHOICES = {
     "attention_backend": get_args(AttentionBackend),
 }
 OF_ADAPTERS = ("max_loras", "max_lora_rank")
+OF_STATIC_CACHES = ("bucket_size", "reuse_cache")
 ONE_OR_MORE = ("batch_size", "block_size", *OF_ADAPTERS, "scheduler_recv_interval", "stream_interval")
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
-    *("drift_tokens", "gathered_steps", "prompt_interval"),
+    *("bucket_size", "drift_tokens", "gathered_steps", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads")  # fields of Settings
@@ -78,6 +81,9 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name], texts[name] = _parsed(name, value, text), text
+        if name in OF_STATIC_CACHES and not engine.static_cache:
+            because = f"the cache of {engine.id} grows with its sequences"
+            raise NotModelledError(f"--set {text}", because, "Leave it out, or take Optimum Habana")
         if name == "attention_backend" and name not in load_engine(engine.engine).spelling:
             because = f"the attention of {engine.id} is that of its usual kernels on a device"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take SGLang")

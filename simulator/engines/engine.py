@@ -128,6 +128,9 @@ class Engine(Profile):
     attention_backend: AttentionBackend = "auto"
     amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
     read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
+    static_cache: bool = False  # and of a static batch up to the end of its sequences, in shapes that never change
+    bucket_size: Annotated[int, Field(ge=0)] = 0  # or to the next multiple of so many tokens, their end at most
+    reuse_cache: bool = True  # off: without buckets, a static cache begins with prompts padded to their sequences' end
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
     graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): Deployment.graph_tokens
@@ -150,6 +153,11 @@ class Engine(Profile):
     def is_reserved(self) -> bool:
         """Whether whole contexts are set aside, so that no batch waits for blocks."""
         return self.reservation == "contiguous"
+
+    @property
+    def pads_prompts(self) -> bool:
+        """Whether prompts are computed as if they had the tokens already that will be generated."""
+        return self.static_cache and not self.reuse_cache and not self.bucket_size
 
     @property
     def is_built_on_ggml(self) -> bool:

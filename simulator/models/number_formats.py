@@ -126,6 +126,7 @@ FORMATS: dict[str, NumberFormat] = {
     "bf16": NumberFormat(_of(16, _WIDTH), "all", _WIDE),
     "fp16": NumberFormat(_of(16, _WIDTH), "all", ("fp16", "bf16", "fp32")),
     "fp8": NumberFormat(_of(8, _WIDTH), "linear", _FP8, files=_HF),
+    "fp8-experts": NumberFormat(_of(8, _WIDTH), "experts", _FP8, files=_HF),
     "fp8-block": NumberFormat(_BLOCKS, "linear", _FP8, files=_HF, scaled_late=True),
     "int8": NumberFormat(_of(8, _WIDTH), "linear", ("int8", *_WIDE), files=_HF),
     "int8-w8a16": NumberFormat(_of(8, _WIDTH), "linear", _WIDE, files=_HF),

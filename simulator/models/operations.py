@@ -270,3 +270,22 @@ class Op:
             tokens = np.minimum(counts.tokens, counts.prefill_tokens + 1) if self.alike else counts.tokens
             weights = weights + self.expert_bytes * self.experts.touched(tokens)
         return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
+
+
+def with_every_expert(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Return the ops of an engine that computes all experts for each token, one after the other as dense layers.
+
+    The second GEMM of each is a layer of its own to what splits a model over devices, and so sums over them for itself
+    (DeepSpeed's LinearAllreduce: `w2` of Mixtral in deepspeed/module_inject/auto_tp.py, read 2026-11-27).
+    """
+    made, experts = list[Op](), 1
+    for op in ops:
+        if op.experts is not None:
+            made.append(op.with_every_expert())
+            experts = op.experts.total
+        elif op.rate == "all_reduce":
+            made.append(replace(op, repeats=op.repeats * experts))
+            experts = 1
+        else:
+            made.append(op)
+    return tuple(made)

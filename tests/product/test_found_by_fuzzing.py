@@ -69,7 +69,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     ),
     "a fraction of nearly nothing": (
         lambda path: load_engine(str(path)),
-        re.sub(r"cache: \{value: [\d.]+", "cache: {value: 1e-308", DEEPSPEED),
+        re.sub(r"memory: \{value: [\d.]+", "memory: {value: 1e-308", DEEPSPEED),
         "'1e-308': less than 1e-15 in count, and not 0",
     ),
     "a date beyond all years": (

@@ -11,6 +11,7 @@ from simulator.deployment.setting_names import OURS
 from simulator.errors import InfercastError, WorkloadError
 from simulator.models.operations import Counts
 from simulator.profile import Figure
+from simulator.questions.batch_question import BatchQuestion
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.rejection import rejections
 from simulator.simulation.scheduler_limits import limits
@@ -136,6 +137,16 @@ def test_tensorrt_llms_own_tables_list_limits_by_model_and_devices(stated, limit
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens) == limits_of_a_step
     assert deployment.memory_fraction == share
     assert recipe(row).request_count == 3_000
+
+
+def test_tensorrt_llms_first_tables_are_of_static_batches_which_never_wait_for_cache():
+    """Llama-2-7B on H100 in fp8: 120 sequences of 2,176 tokens fill 68 of 80 GB, and were measured as one batch."""
+    stated = {"source": "tensorrt-llm-docs-static", "engine": "TensorRT-LLM", "engine_version": "0.9.0"}
+    lengths = {"batch": 120, "input_tokens": 128.0, "output_tokens": 2048.0, "regime": "fixed_batch"}
+    found = ask(setup(**stated, **lengths, model="Llama-2-7b", hardware="H100 SXM 80GB", weight_dtype="fp8"))
+    assert found.deployment.engine.policy == "static"
+    assert isinstance(found.question, BatchQuestion)
+    assert found.question.sizes.batch == "120"
 
 
 def test_limits_that_a_setup_states_come_before_those_of_scripts():

@@ -12,6 +12,7 @@ from simulator.validation.sources.aiconfigurator import Aiconfigurator
 from simulator.validation.sources.inferencemax import DenseScripts, GptOssScripts, InferenceMax, MiniMaxScripts
 from simulator.validation.sources.mlperf import Mlperf
 from simulator.validation.sources.mlperf_xeon import MlperfOnXeons
+from simulator.validation.sources.optimum_habana import OptimumHabana
 from simulator.validation.sources.papers import (
     Argonne,
     ConsumerCards,
@@ -25,7 +26,13 @@ from simulator.validation.sources.papers import (
     TpuRecipes,
 )
 from simulator.validation.sources.recipe import Recipe
-from simulator.validation.sources.trtllm_docs import TrtllmBench, TrtllmEvicting, TrtllmOffline, TrtllmTable
+from simulator.validation.sources.trtllm_docs import (
+    TrtllmBench,
+    TrtllmEvicting,
+    TrtllmOffline,
+    TrtllmStatic,
+    TrtllmTable,
+)
 
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
@@ -53,10 +60,12 @@ RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which s
     (DatabaseMart, lambda setup: setup.source.startswith("databasemart")),
     (Splitwise, lambda setup: setup.source.startswith("splitwise")),
     (TpuRecipes, lambda setup: setup.source.startswith("google-tpu-recipes")),
+    (OptimumHabana, lambda setup: setup.source == "optimum-habana-ci-baselines"),
     (LlmPerfBench, lambda setup: setup.source == "mlc-llm-perf-bench"),
     (StrixHaloToolboxes, lambda setup: setup.source == "kyuz0-strix-halo-toolboxes"),
     (DgxSparkBenches, lambda setup: setup.source == "llama.cpp-benches-dgx-spark"),
     (TrtllmBench, lambda setup: setup.client == "trtllm-bench"),
+    (TrtllmStatic, lambda setup: setup.source == "tensorrt-llm-docs-static"),
     (TrtllmTable, lambda setup: setup.source == "tensorrt-llm-docs-ifb" and _is_offline(setup, TABLE_RELEASES)),
     (TrtllmEvicting, lambda setup: setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")),
     (TrtllmOffline, _is_offline),

@@ -150,5 +150,18 @@ class TrtllmEvicting(TrtllmOffline):
         return Limits(2048, 2048)
 
 
+class TrtllmStatic(Recipe):
+    """A run of the tables of v0.5 to v0.9: docs/source/performance.md calls gptSessionBenchmark with one batch.
+
+    That holds a session, without a batch manager: a batch runs as a whole or not at all. perf-overview.md of v0.10 says
+    that it is the first of in-flight batching (read 2026-11-27).
+    """
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Static batches: no sequence waits for the cache of another."""
+        return {"policy": "static"}
+
+
 def _round_up(value: float, multiple: int) -> int:
     return multiple * math.ceil(value / multiple)
