@@ -296,7 +296,7 @@ class Deployment:
         if not light and (multiples := self.engine.memory.expert_multiples(self.hardware)):
             ops = tuple(op.with_padded_experts(*multiples) for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
-        if light or not self.settings.sorted_sampling:
+        if light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops
         return (*ops, sorting(self.model.vocab))
 

@@ -230,6 +230,16 @@ def test_a_vision_encoder_is_loaded_and_profiled_unless_left_out():
     assert shared.workspace.image_bytes == 32 * 4096 * 2 * (3 * 14 * 14 + 2 * 1152 + 4304)
 
 
+@pytest.mark.parametrize(("engine", "copies"), [("vllm-0.8", 10), ("vllm-0.33", 3.5)])
+def test_flashinfers_sampler_holds_no_sorted_vocabulary(engine, copies):
+    """Qwen3-8B's 151,936 logits for each of 256 sequences: in 16 bits and, three times, in fp32."""
+    own, of_flashinfer = (
+        plan("qwen3-8b", "rtx-4090", engine, settings_=Settings(256, flashinfer_sampler=each)) for each in (False, True)
+    )
+    assert own.sampler_bytes == 256 * 151_936 * 4 * copies
+    assert of_flashinfer.sampler_bytes == 256 * 151_936 * (2 + 3 * 4)
+
+
 @pytest.mark.parametrize(("cache", "tp", "tokens"), [("bf16", 1, 784), ("fp8", 1, 1568), ("bf16", 2, 784)])
 def test_states_lie_in_blocks_of_the_cache(cache, tp, tokens):
     """Qwen3.6-27B, 16 attention layers and 48 recurrent ones: vLLM logs blocks of 784 tokens, 1,568 with an fp8 cache.
