@@ -277,10 +277,15 @@ class Deployment:
         )
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
-        """Return the ops of a step, of adapters and the sampler too; `light`: without experts that no router chose."""
+        """Return the ops of a step, of adapters and the sampler too.
+
+        `light`: without experts that no router chose, and without what pads experts.
+        """
         ops = with_every_expert(self.ops) if self.engine.every_expert and not light else self.ops
+        if not light and (multiples := self.engine.memory.expert_multiples(self.hardware)):
+            ops = tuple(op.with_padded_experts(*multiples) for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
-        if light or not self.settings.sorted_sampling:
+        if light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops
         return (*ops, sorting(self.model.vocab))
 

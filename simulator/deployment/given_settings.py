@@ -39,6 +39,7 @@ def given_settings(deployment: Deployment) -> dict[str, Any]:
         "kv_offloading_size": offload.cache_bytes / GIB or None,
         "threads": settings.threads,
         "language_model_only": settings.language_model_only or None,
+        "flashinfer_sampler": settings.flashinfer_sampler or None,
     }
     found = {name: degree for name, degree in degrees.items() if degree > 1} | _limits(deployment)
     return found | {name: value for name, value in others.items() if value is not None} | _rules(deployment)

@@ -2,13 +2,9 @@
 
 from simulator.deployment.deployment import Deployment
 from simulator.models.layers import MixtureOfExperts
-from simulator.models.model import Model
 from simulator.models.number_formats import number_format
+from simulator.models.operations import padded_over
 from simulator.models.vision import VisionEncoder
-
-# Columns of which experts in mxfp4 have multiples, hidden and intermediate ones, in Marlin and TensorRT-LLM's kernels
-# (vLLM 0.33.0, fused_moe/oracle/mxfp4.py: mxfp4_round_up_hidden_size_and_intermediate_size)
-EXPERT_MULTIPLES = 256, 128
 
 
 def vision_of(deployment: Deployment) -> VisionEncoder | None:
@@ -37,15 +33,16 @@ def padding_bytes(deployment: Deployment) -> float:
     """Return the bytes by which padding makes experts in mxfp4 larger on each device; 0 where they are not padded.
 
     gpt-oss has 2,880 columns both ways, which become 3,072 and 2,944: 9 % more. vLLM logs 65.97 GiB for gpt-oss-120b in
-    Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1.
+    Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1. On B200 they become 3,072 both ways in
+    releases before 0.33.
     """
-    padded = deployment.hardware.family in deployment.engine.memory.pads_experts
-    if not padded or deployment.layout.format_of("experts") != "mxfp4":
+    multiples = deployment.engine.memory.expert_multiples(deployment.hardware)
+    if not multiples or deployment.layout.format_of("experts") != "mxfp4":
         return 0.0
-    return _expert_padding(deployment) * number_format("mxfp4").size_bytes / deployment.layout.pp
+    return _expert_padding(deployment, *multiples) * number_format("mxfp4").size_bytes / deployment.layout.pp
 
 
-def _expert_padding(deployment: Deployment) -> float:
+def _expert_padding(deployment: Deployment, wide: int, high: int) -> float:
     """Return the numbers that padding adds to all experts of one device."""
     model, layout = deployment.device_part, deployment.layout
     added = 0.0
@@ -53,11 +50,6 @@ def _expert_padding(deployment: Deployment) -> float:
         ffn = model.blocks[name].ffn
         if isinstance(ffn, MixtureOfExperts):
             width = ffn.intermediate if layout.ep > 1 else layout.share(ffn.intermediate, "expert columns")
-            added += ffn.weights(model.hidden, layout).experts * (_growth(model, ffn, width) - 1)
+            growth = padded_over(ffn.latent or model.hidden, wide) * padded_over(width, high)
+            added += ffn.weights(model.hidden, layout).experts * (growth - 1)
     return added
-
-
-def _growth(model: Model, ffn: MixtureOfExperts, width: int) -> float:
-    hidden = ffn.latent or model.hidden
-    wide, high = EXPERT_MULTIPLES
-    return -(-hidden // wide) * wide * -(-width // high) * high / (hidden * width)

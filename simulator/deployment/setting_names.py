@@ -31,7 +31,7 @@ SWITCHES = (
 )
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
-OF_LOADING = ("language_model_only",)
+OF_START = ("flashinfer_sampler", "language_model_only")
 CHOICES = {
     "policy": get_args(Policy),
     "reservation": get_args(Reservation),
@@ -51,7 +51,7 @@ SECONDS = ("batch_wait_s", "first_call_s")
 # Sizes of the whole KV cache: its blocks with vLLM's null block, the tokens of all blocks, the tokens of all slots
 CACHE_SIZES = ("num_gpu_blocks_override", "cache_tokens", "total_context")
 OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")  # fields of an engine's preset
-OURS = (*SWITCHES, *OF_REQUESTS, *OF_LOADING, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
+OURS = (*SWITCHES, *OF_REQUESTS, *OF_START, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -93,7 +93,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     if not changed.adapters and (alone := [texts[name] for name in OF_ADAPTERS if name in texts]):
         because = f"{engine.id} makes no room for adapters unless told to"
         raise InfercastError(f"--set {alone[0]}", because, "Add --set enable_lora=true")
-    of_user = (*LIMITS, *OF_REQUESTS, *OF_LOADING, "memory_fraction", "first_call_s")
+    of_user = (*LIMITS, *OF_REQUESTS, *OF_START, "memory_fraction", "first_call_s")
     chosen = {name: values[name] for name in of_user if name in values}
     slots, size = values.get("max_num_seqs") or settings.max_num_seqs or 1, int(changed.block_size)
     if "num_gpu_blocks_override" in values:
@@ -154,7 +154,7 @@ def our_words(engine: Engine, text: str) -> tuple[str, str]:
 
 def _parsed(name: str, value: str, text: str) -> Any:
     """Return a value parsed by the kind of its setting; `text` is what the user wrote."""
-    if name in (*SWITCHES, *OF_REQUESTS, *OF_LOADING):
+    if name in (*SWITCHES, *OF_REQUESTS, *OF_START):
         if value.lower() not in WORDS:
             raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")
         return WORDS[value.lower()]

@@ -35,6 +35,7 @@ class Settings:
     stream: bool = True  # clients receive each token as it is generated
     first_call_s: float = 0.0  # seconds that an engine's first step takes longer, where nothing warmed it up
     language_model_only: bool = False  # a multimodal checkpoint's vision encoder is not loaded
+    flashinfer_sampler: bool = False  # FlashInfer samples with top-k and top-p, where the engine's own sampler sorts
     changes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

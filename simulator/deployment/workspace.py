@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import encoder_peak_bytes
 
+# fp32 copies of the logits in FlashInfer's sampler: those in 16 bits (half), in fp32, masked and their probabilities
+# (vLLM 0.11.0 flashinfer_sample, flashinfer.sampling.top_k_top_p_sampling_from_logits)
+FLASHINFER_COPIES = 3.5
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -73,5 +77,8 @@ def _routed_bytes(deployment: Deployment) -> float:
 def _sampler_bytes(deployment: Deployment) -> float:
     """Return the bytes of fp32 logits in the sampler, rows x vocabulary x 4 x copies, and what else sequences have."""
     rule, seqs = deployment.engine.memory, deployment.max_num_seqs // deployment.layout.dp
-    logits = deployment.model.vocab * 4 * rule.logit_copies * (1 + deployment.draft_tokens)
+    copies = float(rule.logit_copies)
+    if deployment.settings.flashinfer_sampler:
+        copies = min(copies, FLASHINFER_COPIES)
+    logits = deployment.model.vocab * 4 * copies * (1 + deployment.draft_tokens)
     return seqs * (logits + rule.sequence_bytes)

@@ -24,6 +24,9 @@ NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain lo
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
+# Columns of which mxfp4 experts have multiples, hidden and intermediate ones: in Marlin, in TensorRT-LLM's kernels too
+# in vLLM 0.33.0, and there in older ones (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0, fused_moe/oracle/mxfp4.py)
+EXPERT_MULTIPLES, WIDER_MULTIPLES = (256, 128), (256, 256)
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
@@ -68,6 +71,13 @@ class MemoryRule(Strict):
     fp32_states: bool = False  # states of recurrent layers are fp32 where a model's config.json does not say
     loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
     pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
+    pads_wider: tuple[str, ...] = ()  # those of them whose experts are padded to WIDER_MULTIPLES
+
+    def expert_multiples(self, hardware: Hardware) -> tuple[int, int] | None:
+        """Return the multiples of hidden and of intermediate columns that mxfp4 experts have; None: as they are."""
+        if hardware.family not in self.pads_experts:
+            return None
+        return WIDER_MULTIPLES if hardware.family in self.pads_wider else EXPERT_MULTIPLES
 
 
 class OutputEstimate(Strict):

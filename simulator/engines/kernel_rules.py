@@ -127,6 +127,9 @@ class KernelRules(Strict):
         description="per element of K (the inputs) of routed experts' GEMMs: a tile reads K in steps, each of which"
         " waits for memory; none: tiles that share K, or not known",
     )
+    k_loop_except: tuple[FormatName, ...] = Field(
+        (), description="formats whose experts have other kernels than those of k_loop_s, and whose time is not known"
+    )
     eager_kernels: Positive | None = Field(
         None,
         description="kernels of a layer that Python launches one by one: a step lasts no less than the host takes"

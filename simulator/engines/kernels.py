@@ -101,7 +101,7 @@ class Kernels(Strict):
 
     def k_loop_s(self, op: Op, hardware: Hardware) -> float:
         """Return the seconds of a tile's loop over K, the inputs of a GEMM; 0 but for routed experts."""
-        if op.experts is None:
+        if op.experts is None or op.format in self.rules.k_loop_except:
             return 0.0
         own = self.experts_of(op.format, hardware, op.experts)
         return op.inputs * float((own.k_loop_s if own else self.rules.k_loop_s) or 0.0)

@@ -101,6 +101,15 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
     )
 
 
+def padded_over(size: int, multiple: int) -> float:
+    """Return what a size becomes as a whole multiple, over what it is.
+
+    >>> padded_over(2880, 256), padded_over(512, 256)
+    (1.0666666666666667, 1.0)
+    """
+    return -(-size // multiple) * multiple / size
+
+
 class Experts(NamedTuple):
     """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, on `ranks` devices.
 
@@ -259,6 +268,17 @@ class Op:
             activation_bytes=self.activation_bytes.over(share),
             experts=self.experts._replace(chosen=self.experts.total),
         )
+
+    def with_padded_experts(self, wide: int, high: int) -> "Op":
+        """Return this op for kernels whose mxfp4 experts have multiples of `wide` hidden, `high` intermediate columns.
+
+        What pads them is read and multiplied as the rest is.
+        """
+        if self.experts is None or not self.inputs or self.format != "mxfp4":
+            return self
+        hidden = self.columns if self.shared_inputs == NOTHING else self.inputs
+        growth = padded_over(hidden, wide) * padded_over(self.experts.width, high)
+        return replace(self, flops=self.flops.over(1 / growth), expert_bytes=self.expert_bytes * growth)
 
     def bytes_read(self, counts: Counts) -> Array:
         """Return the bytes moved between the device and its memory: weights, KV cache and activations.

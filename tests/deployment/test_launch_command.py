@@ -190,6 +190,7 @@ def test_sglang_is_told_what_drafts():
         ("sglang", Settings(speculation=Speculation("ngram", 3, (0.7,))), "--speculative-model ngram"),
         ("sglang", Settings(offload=Offload(weight_bytes=1.5 * GIB)), "--cpu-offload-gb 1.5"),
         ("sglang", Settings(changes=("chunked_prefill=false",)), "--set chunked_prefill=false"),
+        ("vllm", Settings(changes=("VLLM_USE_FLASHINFER_SAMPLER=1",)), "--set VLLM_USE_FLASHINFER_SAMPLER=1"),
         ("tensorrt-llm", Settings(changes=("max_tokens=5000",)), "--set max_tokens=5000"),
         ("tensorrt-llm", Settings(num_blocks=2999), "--num-gpu-blocks-override 3000"),
         ("tensorrt-llm", Settings(speculation=Speculation("mtp", 1, (0.7,))), "--speculative-model mtp"),

@@ -21,6 +21,7 @@ from simulator.engines.engine import load_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layout import Layout
 from simulator.models.model import KIND as MODELS
 from simulator.models.model import load_model
 from simulator.profile_folders import names
@@ -240,6 +241,16 @@ def test_a_vision_encoder_is_loaded_and_profiled_unless_left_out():
     assert shared.workspace.image_bytes == 32 * 4096 * 2 * (3 * 14 * 14 + 2 * 1152 + 4304)
 
 
+@pytest.mark.parametrize(("engine", "copies"), [("vllm-0.8", 10), ("vllm-0.33", 3.5)])
+def test_flashinfers_sampler_holds_no_sorted_vocabulary(engine, copies):
+    """Qwen3-8B's 151,936 logits for each of 256 sequences: in 16 bits and, three times, in fp32."""
+    own, of_flashinfer = (
+        plan("qwen3-8b", "rtx-4090", engine, settings_=Settings(256, flashinfer_sampler=each)) for each in (False, True)
+    )
+    assert own.sampler_bytes == 256 * 151_936 * 4 * copies
+    assert of_flashinfer.sampler_bytes == 256 * 151_936 * (2 + 3 * 4)
+
+
 @pytest.mark.parametrize(("cache", "tp", "tokens"), [("bf16", 1, 784), ("fp8", 1, 1568), ("bf16", 2, 784)])
 def test_states_lie_in_blocks_of_the_cache(cache, tp, tokens):
     """Qwen3.6-27B, 16 attention layers and 48 recurrent ones: vLLM logs blocks of 784 tokens, 1,568 with an fp8 cache.
@@ -299,12 +310,33 @@ def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():
 
 
 def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
-    """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin."""
+    """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin.
+
+    Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways: 360 columns on one of eight are 512.
+    """
     padded, plain = plan("gpt-oss-120b", "b200-sxm"), plan("gpt-oss-120b", "h100-sxm")
     assert padded.weight_bytes / GIB == pytest.approx(65.97, abs=0.1)
     experts = load_model("gpt-oss-120b").weights().experts
     assert padded.weight_bytes - plain.weight_bytes == pytest.approx(experts * 4.25 / 8 * (3072 * 2944 / 2880**2 - 1))
     assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
+    older, of_eight = (plan("gpt-oss-120b", each, "vllm-0.19", tp=8).weight_bytes for each in ("b200-sxm", "h100-sxm"))
+    assert older - of_eight == pytest.approx(experts / 8 * 4.25 / 8 * (3072 * 512 / (2880 * 360) - 1))
+
+
+def test_kernels_read_and_multiply_what_pads_experts():
+    """One of eight B200 reads 512 of 360 columns, 3,072 of 2,880, and bytes that light reads are those of the model."""
+    of_eight = Layout(8, weight_dtype="mxfp4")
+    padded, plain = (deploy("gpt-oss-120b", each, "vllm-0.19", of_eight) for each in ("b200-sxm", "h100-sxm"))
+    of_padded, of_plain = (
+        next(op for op in each.step_model().ops if op.name == "experts down") for each in (padded, plain)
+    )
+    growth = 3072 * 512 / (2880 * 360)
+    assert of_padded.expert_bytes == pytest.approx(growth * of_plain.expert_bytes)
+    assert of_padded.flops.tokens == pytest.approx(growth * of_plain.flops.tokens)
+    light = next(op for op in padded.step_model(light=True).ops if op.name == "experts down")
+    assert light.expert_bytes == of_plain.expert_bytes
+    dense = deploy("llama-3.1-8b", "b200-sxm", "vllm-0.19")
+    assert dense.step_model().ops == dense.ops
 
 
 def test_what_vllm_reported_at_its_start():

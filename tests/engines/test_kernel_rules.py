@@ -151,6 +151,18 @@ def test_a_tile_of_experts_loops_over_its_inputs():
     assert rates.cost(dense, once).seconds == Rates(rates.hardware, Kernels()).cost(dense, once).seconds
 
 
+def test_experts_that_run_in_no_triton_kernel_wait_for_no_loop_of_it():
+    """NVFP4 anywhere, block scales on data-center Blackwell, whole fp8 (CUTLASS) on Hopper: the others keep it."""
+    for device, stored in [("b200-sxm", "nvfp4"), ("b200-sxm", "fp8-block"), ("h100-sxm", "fp8"), ("h100-sxm", "int4")]:
+        for engine in ("vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33"):
+            hardware = load_hardware(device)
+            kernels = load_engine(engine).kernels_on(hardware)
+            op = next(op for op in GLM.ops(5120, Layout(weight_dtype=stored)) if op.name == "experts up")
+            assert kernels.k_loop_s(op, hardware) == 0.0, (device, stored, engine)
+            wide = replace(op, format="bf16")
+            assert kernels.k_loop_s(wide, hardware) == 5120 * kernels.rules.k_loop_s > 0.0
+
+
 def test_default_tiles_are_for_sizes_that_nobody_tuned():
     """SGLang 0.5.10 has a file for 128 experts of 768 on an H100 in bf16, and none for 704 (GLM-4.5-Air on two)."""
     h100 = load_hardware("h100-sxm")

@@ -54,6 +54,21 @@ def test_latent_attention_runs_in_it_where_the_engine_has_no_other_kernel(hardwa
     assert (lone_and_many("glm-4.7-flash", hardware)[0] > 0) == runs
 
 
+@pytest.mark.parametrize(
+    ("engine", "hardware", "parts"),
+    [
+        ("vllm-0.8", "rtx-5090", 4),
+        ("vllm-0.14", "a100-sxm-80", 4),
+        ("vllm-0.14", "h100-sxm", 0),
+        ("vllm", "rtx-5090", 0),
+    ],
+)
+def test_vllm_gave_a_sequence_four_parts_until_it_filled_the_device(engine, hardware, parts):
+    """20 heads are two blocks; where there is no such kernel, nothing bounds a lone sequence."""
+    lone_s = float(deploy("glm-4.7-flash", hardware, engine).step_table().lone_s[0])
+    assert lone_s == pytest.approx(2 * GLM / (2 * parts * BLOCK) if parts else 0.0, rel=1e-3)
+
+
 def test_a_device_of_unknown_multiprocessors_is_not_slowed_down():
     assert load_hardware("rtx-2060").multiprocessors is None
     assert lone_and_many("qwen3-4b", "rtx-2060", TRITON)[0] == 0.0

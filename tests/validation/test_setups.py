@@ -376,6 +376,21 @@ def test_a_cache_that_a_table_infers_is_that_of_the_checkpoint():
     assert place(replace(inferred, weight_dtype="int4")).deployment.layout.cache_dtype == "bf16"
 
 
+@pytest.mark.parametrize(("model", "weights"), [("GLM-4.5-Air", "int4-g32"), ("Qwen3-Coder-480B-A35B", "int4")])
+def test_deplodocks_checkpoints_of_cyankiwi_have_groups_of_32(model, weights):
+    given = setup(source="cloudrift-deplodock", hardware="B200 SXM", model=model, weight_dtype="int4", tp=4, devices=4)
+    assert place(given).deployment.layout.weight_dtype == weights
+
+
+@pytest.mark.parametrize(("date", "is_sorted"), [("2025-10", False), ("2025-11", True)])
+def test_deplodocks_servers_sort_the_vocabulary_from_vllm_0_11_1_on(date, is_sorted):
+    given = {"source": "cloudrift-deplodock", "hardware": "RTX 4090", "model": "Qwen3-Coder-30B-A3B-Instruct"}
+    deployment = place(setup(**given, weight_dtype="int4", engine_version="latest", date=date)).deployment
+    assert deployment.settings.flashinfer_sampler != is_sorted
+    sampler = memory_plan(deployment).sampler_bytes
+    assert sampler == deployment.max_num_seqs * 151_936 * 4 * (10 if is_sorted else 3.5)
+
+
 def test_servers_of_adapters_have_room_for_three():
     adapted = place(setup(**ADAPTED)).deployment
     assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)
@@ -395,6 +410,13 @@ def test_every_card_sorts_the_whole_vocabulary_where_checkpoints_ask_for_top_p(m
         assert more_s == pytest.approx(64 * 156 * vocab / (0.7 * 1792e9), rel=0.05)
         light = place(setup(**given, tp=tp, devices=tp)).deployment.step_model(light=True)
         assert "sampling" not in [op.name for op in light.ops]  # nobody needs to sort
+
+
+def test_flashinfers_sampler_sorts_nothing():
+    deployment = place(setup(**RENTED | {"model": "Qwen3-8B", "weight_dtype": ""})).deployment
+    settings = replace(deployment.settings, flashinfer_sampler=True)
+    assert "sampling" in [op.name for op in deployment.step_model().ops]
+    assert "sampling" not in [op.name for op in replace(deployment, settings=settings).step_model().ops]
 
 
 def test_graphs_are_captured_for_twice_the_sequences_at_most():

@@ -21,6 +21,8 @@ AUTOTUNED_S = 9.0
 # rtx49-10c, rtx59-16c, l40s-24c)
 CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-server": 48}
 CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
+CYANKIWI_INT4 = {"Qwen3.6-27B", "GLM-4.5-Air"}  # deplodock's int4 checkpoints by cyankiwi (once cpatonn)
+SORTS_SINCE = "2025-11"  # deplodock's reports from then on are of vLLM 0.11.1 and later
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
 # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
 LONG_UBATCH = 2048
@@ -32,8 +34,12 @@ class Deplodock(Recipe):
 
     @property
     def int4_dtype(self) -> str:
-        """Groups of 32 in cyankiwi/Qwen3.6-27B-AWQ-INT4, whose files of 20.5 GB they explain; 128 in others."""
-        return "int4-g32" if self.setup.model == "Qwen3.6-27B" else "int4"
+        """Groups of 32 in cyankiwi's checkpoints, as the sizes of their files say; 128 in others.
+
+        Of Qwen3.6-27B-AWQ-INT4 20.5 GB; of GLM-4.5-Air's shape 59.0 GiB (huggingface.co/cyankiwi,
+        GLM-4.5-Air-Derestricted-AWQ-4bit: "205.8 GB -> 59.0 GB", of 16 bits 205.8 GiB; read 2026-11-27).
+        """
+        return "int4-g32" if self.setup.model in CYANKIWI_INT4 else "int4"
 
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return what the checkpoint asks for where the row infers 16 bits: nvidia/Kimi-K2.5-NVFP4 asks for fp8."""
@@ -44,7 +50,13 @@ class Deplodock(Recipe):
         """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; Qwen3-Coder-Next has no radix cache.
 
         vllm/benchmarks/serve.py; --disable-radix-cache of experiments/Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
+
+        Of vLLM in 2025-10: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
+        samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). The reports of
+        2025-10 have no line "Failed requests", which `vllm bench serve` prints from 0.11.1 on, those of 2025-11 do.
         """
+        if self.is_vllm:
+            return {"flashinfer_sampler": True} if self.setup.date < SORTS_SINCE else {}
         if not self.is_sglang:
             return {}
         plain = {"prefix_caching": False} if self.setup.model == "Qwen3-Coder-Next" else {}
