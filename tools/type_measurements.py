@@ -20,7 +20,7 @@ from simulator.validation.older_notes import typed_columns
 COLUMNS = (
     *("id", "source", "source_url", "source_date", "source_commit"),
     *("hardware", "hw_class", "n_gpus", "tp", "pp", "ep", "dp", "replicas"),
-    *("model", "weight_dtype", "weights_bytes", "kv_dtype", "engine", "engine_version"),
+    *("model", "checkpoint", "weight_dtype", "weights_bytes", "kv_dtype", "engine", "engine_version"),
     *("gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "prefix_caching", "threads"),
     *("engine_settings", "input_len", "output_len", "context_len", "length_spread", "dataset"),
     *("regime", "batch", "prefill_batch", "concurrency", "request_rate", "burstiness", "num_prompts"),

@@ -167,6 +167,11 @@ class KernelRules(Strict):
     per_head_formats: tuple[FormatName, ...] = Field(
         (), description="formats of the KV cache that each query head reads for itself; none is all"
     )
+    per_head_windowed: bool = Field(
+        False,
+        description="each query head reads the KV cache of a layer with a sliding window for itself, too, whatever its"
+        " format: the attention that shares it has no windows",
+    )
     per_head_except: tuple[int, ...] = Field(
         (), description="query heads per KV head for which the group shares what it reads"
     )

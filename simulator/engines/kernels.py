@@ -70,12 +70,14 @@ class Kernels(Strict):
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
         return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})
 
-    def reads_per_head(self, cache_format: str, group: float) -> bool:
-        """Tell whether each query head reads a KV cache in a format for itself; `group`: query heads per KV head.
+    def reads_per_head(self, op: Op) -> bool:
+        """Tell whether each query head reads the KV cache of an op for itself.
 
         vLLM's paged attention before 0.6 has one block of threads per sequence and query head (csrc/attention).
         """
-        apart = cache_format in (self.rules.per_head_formats or (cache_format,))
+        formats, group = self.rules.per_head_formats, op.shared_by
+        windowed = self.rules.per_head_windowed and op.cache_bytes.decode_reads_windowed > 0
+        apart = windowed or op.cache_format in (formats or (op.cache_format,))
         return self.fitted.per_head is not None and apart and group not in self.rules.per_head_except
 
     def share_per_head(self, heads: Array, context_tokens: int, cache_format: str) -> Array:
@@ -84,12 +86,13 @@ class Kernels(Strict):
         `heads`: sequences x query heads; 0: the batch is not known (a slope of StepTable), and counts as crowded. A
         head reads what another has brought into a cache of the device, and computes in 16 bits, so that a narrower
         number takes as long. For many heads vLLM V0 has a kernel that keeps a row of scores in shared memory, which
-        bounds the blocks at work: `per_head_crowded` is for rows of `CAPTURED_TOKENS`, and grows as they shrink.
+        bounds the blocks at work, and what they read: `per_head_crowded` is for rows of `CAPTURED_TOKENS`, in bytes
+        of any number, and grows as they shrink.
         """
         few, longest = float(self.fitted.per_head or math.inf), float(self.fitted.per_head_crowded or math.inf)
+        few *= min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)
-        narrow = min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
-        return narrow * np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
+        return np.where((heads > 0) & (heads <= CROWDED_HEADS), few, crowded)
 
     def experts_of(self, stored: str, hardware: Hardware, experts: Experts | None) -> ExpertKernels | None:
         """Return the kernels of routed experts in a format on a device; None where they are the engine's own GEMMs.

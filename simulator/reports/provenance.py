@@ -191,7 +191,7 @@ def _idle(part: _Part) -> dict[str, bool]:
     own = {op: kernels.experts_of(op.format, part.hardware, op.experts) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
-    apart = [op for op in ops if op.heads and kernels.reads_per_head(op.cache_format, op.shared_by)]
+    apart = [op for op in ops if op.heads and kernels.reads_per_head(op)]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {

@@ -212,7 +212,7 @@ class Rates:
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
         if op.heads and not self.light:
             compute_s = compute_s + self._conversion_s(op, counts)
-            if self.kernels.reads_per_head(op.cache_format, op.shared_by):
+            if self.kernels.reads_per_head(op):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)

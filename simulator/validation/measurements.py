@@ -49,6 +49,7 @@ class Setup:
     dp: int = 0
     replicas: int = 0  # independent engines behind a balancer
     model: str = ""
+    checkpoint: str = ""  # the publisher's name of what ran, where `model` leaves open which
     weight_dtype: str = ""  # our name of a number format, as is cache_dtype; "mlx" alone: its bits are elsewhere
     weights_bytes: float = 0.0  # size of the file of weights
     cache_dtype: str = ""
@@ -263,7 +264,7 @@ CHOICES = {
     "prefix_caching": ("on", "off"),
 }
 WORDS = (
-    *("source", "source_date", "hardware", "hw_class", "model", "engine", "engine_version"),
+    *("source", "source_date", "hardware", "hw_class", "model", "checkpoint", "engine", "engine_version"),
     *("dataset", "client", "not_modelled"),
 )
 COUNTS = (

@@ -25,6 +25,7 @@ IN_LOAD: Rules = (
     ("dataset", r"ShareGPT", "sharegpt"),
 )
 IN_NOTES: Rules = (
+    ("checkpoint", r"source model name: ([\w./-]+)", r"\1"),
     ("client", r"IMX workload", "inferencemax"),
     ("client", r"AIC run", "aiconfigurator"),
     ("client", r"trtllm-bench", "trtllm-bench"),
@@ -55,6 +56,7 @@ SETTINGS: Rules = (  # of the engine, under its own names
     ("flash-attn", r"no flash-attn", "0"),
     ("flash-attn", r"flash-attn|\bfa1\b", "1"),
     ("ubatch-size", r"ubatch (\d+)", r"\1"),
+    ("ubatch-size", r"\"Batch Size\" (\d+) is llama-bench -b", r"\1"),  # llama.cpp: n_ubatch is n_batch at most
     ("enable_attention_dp", r"attention_dp enabled", "true"),
     ("enable-lora", r"multi-LoRA", "true"),
 )

@@ -1,5 +1,6 @@
 """From a published setup to the question that a user would type: names of profiles, degrees, formats, settings."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -49,23 +50,26 @@ def place(setup: Setup) -> Placed:
     """
     if setup.flaw:
         raise ProfileError("a row that cannot be read", setup.flaw, "Correct the cell")
-    hardware, model = _hardware(setup.hardware), _model(setup.model)
+    hardware, model = _hardware(setup.hardware), _model(setup.model, setup.checkpoint)
     engines = max(1, setup.replicas)
     recipe = recipe_of(replace(setup, devices=max(1, setup.devices // engines)), model, hardware)
     engine = _engine(recipe)
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
     part, parts = recipe.part or (hardware.id, 1)
     replicas = engines * max(1, recipe.setup.devices // layout.devices) * parts
-    sees_dies = hardware.seen_as > 1 and layout.devices == layout.tp and not engine.splits_rows
-    dies = hardware.seen_as if sees_dies else 1  # Argonne's script for MI250 has tp 4 and 8 where its table has 2 and 4
+    # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8
+    in_stages = engine.splits_rows and layout.devices == layout.pp
+    sees_dies = hardware.seen_as > 1 and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
+    dies = hardware.seen_as if sees_dies else 1
+    tp_dies, pp_dies = (1, dies) if in_stages else (dies, 1)
     settings = recipe.settings(layout)
     cached_unasked = usual_cache(layout.weight_dtype, engine) or model.dtype
     question = DeploymentQuestion(
         model=model.id,
         hardware=DIES[hardware.id] if sees_dies else part,
         engine=engine.id,
-        tp=str(layout.tp * dies),
-        pp=layout.pp,
+        tp=str(layout.tp * tp_dies),
+        pp=layout.pp * pp_dies,
         ep=layout.ep * dies if layout.ep > 1 else 1,
         dp=layout.dp,
         weight_dtype=layout.weight_dtype if layout.weight_dtype != usual_format(model, engine) else "",
@@ -134,7 +138,11 @@ def _hardware(name: str) -> Hardware:
 
 
 @cache
-def _model(name: str) -> Model:
+def _model(name: str, published: str = "") -> Model:
+    """Return the model of a published checkpoint, where a profile has that name, else the one that a row names."""
+    if published:
+        with suppress(ProfileError):
+            return checkpoint(published)[0]
     return checkpoint(name)[0]
 
 

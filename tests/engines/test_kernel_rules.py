@@ -61,8 +61,11 @@ def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
         Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout(cache_dtype=each)) for each in ("fp8", "fp16")
     )
     ops = [next(op for op in each if op.rate == "decode_attention") for each in layers]
-    fp8_s, fp16_s = (Rates(load_hardware("h100-sxm"), PAGED).cost(op, Counts(decode_reads=1e6)).seconds for op in ops)
+    rates = Rates(load_hardware("h100-sxm"), PAGED)
+    fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 16.0, 16.0, decode_reads=1e6)).memory_s for op in ops)
     assert fp8_s == pytest.approx(fp16_s)
+    fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 64.0, 64.0, decode_reads=1e6)).memory_s for op in ops)
+    assert fp8_s == pytest.approx(fp16_s / 2)  # of more than 512 heads each reads its own bytes
 
 
 def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
@@ -70,9 +73,40 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
     found = {}
     for version in ("0.5", "0.8", "0.11"):
         kernels = load_engine(f"tensorrt-llm-{version}").kernels_on(load_hardware("h100-sxm"))
-        found[version] = [kernels.reads_per_head("fp8", group) for group in (4, 8)]
+        found[version] = [kernels.reads_per_head(decode_op(32 // group, "fp8")) for group in (4, 8)]
     assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
-    assert not load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s")).reads_per_head("fp8", 4)
+    l40s = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s"))
+    assert not l40s.reads_per_head(decode_op(8, "fp8"))
+
+
+def decode_op(kv_heads: int, cache: str, window: int | None = None) -> Op:
+    """Decode attention of a layer of 32 heads."""
+    layer = Attention(heads=32, kv_heads=kv_heads, head_dim=128, window=window)
+    return next(op for op in layer.ops(4096, Layout(cache_dtype=cache)) if op.rate == "decode_attention")
+
+
+def test_vllm_v0_falls_back_to_paged_attention_for_windows_and_fp8_caches():
+    """Its selector.py; before 0.4.3 every decode is PagedAttention (pull request 3648)."""
+    kinds = ("fp16", None), ("fp16", 4096), ("fp8", None)
+    found = {
+        engine: [
+            load_engine(engine).kernels_on(load_hardware("h100-sxm")).reads_per_head(decode_op(8, *kind))
+            for kind in kinds
+        ]
+        for engine in ("vllm-0.2", "vllm-0.5", "vllm-0.8")
+    }
+    assert found == {"vllm-0.2": [True] * 3, "vllm-0.5": [False, True, True], "vllm-0.8": [False] * 3}
+
+
+def test_beyond_512_sequences_times_heads_v1_reads_the_cache_from_memory_for_each_head():
+    """Mistral-7B v0.1 on an H100: 16 sequences are 512 heads, which share what one has read, and 17 are more."""
+    rates = Rates(load_hardware("h100-sxm"), load_engine("vllm-0.5").kernels_on(load_hardware("h100-sxm")))
+    few, many = (
+        rates.cost(decode_op(8, "fp16", 4096), Counts(1.0, each, each, decode_reads_windowed=1e3 * each))
+        for each in (16, 17)
+    )
+    assert few.memory_s == pytest.approx(16_000 * 32 * 256 * 2 / (2 * 3.35e12))
+    assert many.memory_s == pytest.approx(17_000 * 32 * 256 * 2 / 3.35e12)
 
 
 @pytest.mark.parametrize("peak", ["fp8", "fp16"])

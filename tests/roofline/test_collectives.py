@@ -334,22 +334,39 @@ def test_quick_reduce_begins_at_a_size_of_its_own_for_each_group(devices, mebiby
 
 
 def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
-    """MI300X: 40 GB/s between two devices, 278 over the seven links of eight; the latency is that of eight."""
+    """MI300X: 38 GB/s between two devices, 269 over the seven links of eight; the latency is that of eight."""
     device = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
     every, ring = (Links(device, kernels_with(one_ring=each), light=False).transfer(op, STEP) for each in (False, True))
-    assert ring.link_s == pytest.approx(every.link_s * 278 / 40)
+    assert ring.link_s == pytest.approx(every.link_s * 269 / 38)
     assert ring.latency_s == every.latency_s
     assert Links(device, kernels_with(one_ring=True), light=True).transfer(op, STEP).link_s < every.link_s
 
 
+@pytest.mark.parametrize(
+    ("device", "devices", "table", "most"),
+    [
+        ("mi300x", 4, {2: 7.18, 16: 7.26, 32: 7.58, 256: 14.39, 1024: 22.91, 2048: 36.64, 8192: 118.31}, 0.27),
+        ("mi355x", 8, {24: 6.3, 48: 6.7, 96: 7.6, 192: 10.0, 384: 13.1, 768: 16.0, 1536: 24.2}, 0.15),
+    ],
+)
+def test_vllms_own_all_reduce_takes_what_its_tables_say_on_instinct(device, devices, table, most):
+    """Microseconds by KiB: vLLM's pull requests 19744 (four MI300) and 39080 (eight MI355X)."""
+    rules = load_engine("vllm-0.14").kernels_on(load_hardware(device))
+    links = Links(load_hardware(device), rules.with_fitted(link=1.0), light=False)
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    for kib, measured_us in table.items():
+        found = links.transfer(op, Counts(1.0, kib * 1024.0))
+        assert float(found.link_s + found.latency_s) == pytest.approx(measured_us * 1e-6, rel=most)
+
+
 def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
-    """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 278 GB/s, in 4.5 bits instead of 16."""
+    """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 269 GB/s, in 4.5 bits instead of 16."""
     devices = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
     plain, quick = (Links(devices, each, light=False) for each in (Kernels(), QUICK))
     prompt = STEP._replace(tokens=8192.0)
-    assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 278e9 * 4.5 / 16)
+    assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 269e9 * 4.5 / 16)
     assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two
 
 

@@ -41,7 +41,7 @@ def setup(model: str, weights: str, *, batch: int, tp: int, **stated: object) ->
         ("Qwen2-7B", "bf16", 256, 1, ()),
         ("starcoder", "bf16", 256, 1, ("bucket_size=128",)),
         ("Llama-2-70b", "fp8", 750, 4, ("bucket_size=128",)),
-        ("Mistral-7B", "fp8", 896, 1, ("reuse_cache=true",)),
+        ("Mistral-7B-Instruct-v0.2", "fp8", 896, 1, ("reuse_cache=true",)),
         ("Mixtral-8x7B", "fp8", 768, 2, ("reuse_cache=true", "bucket_size=128")),
         ("Mixtral-8x7B", "bf16", 1, 1, ("every_expert=false",)),
     ],

@@ -227,14 +227,15 @@ def test_packages_of_two_dies_are_twice_the_devices(tmp_path):
     assert [place(setup(tmp_path, **row, ep=ep, **FIXED)).deployment.layout.ep for ep in (1, 4)] == [1, 8]
 
 
-def test_layers_are_split_over_packages(tmp_path):
+def test_layers_are_split_over_packages_and_in_llama_cpp_over_their_dies(tmp_path):
+    """Argonne's llama.cpp/MI250 scripts: CUDA_VISIBLE_DEVICES of two dies for each package of the table."""
     row = {"hardware": "AMD MI250", "n_gpus": 2, "pp": 2, "model": "Llama-2-7b"}
-    for engine in ("llama.cpp", "vLLM"):
-        placed = place(setup(tmp_path, **row, engine=engine, **FIXED))
-        assert (placed.deployment.layout.tp, placed.deployment.layout.pp) == (1, 2)
-        assert placed.deployment.hardware.memory_bytes_per_s == 3277e9
-    alone = place(setup(tmp_path, **{**row, "n_gpus": 1, "pp": 1}, engine="llama.cpp", **FIXED)).deployment
-    assert (alone.layout.tp, alone.hardware.seen_as) == (1, 2)
+    placed = place(setup(tmp_path, **row, engine="vLLM", **FIXED)).deployment
+    assert (placed.layout.tp, placed.layout.pp, placed.hardware.memory_bytes_per_s) == (1, 2, 3277e9)
+    for packages in (1, 2):
+        stated = {**row, "n_gpus": packages, "pp": packages}
+        dies = place(setup(tmp_path, **stated, engine="llama.cpp", **FIXED)).deployment
+        assert (dies.layout.tp, dies.layout.pp, dies.hardware.id) == (1, 2 * packages, "mi250-gcd")
 
 
 # ------------------------------------------------------------------------------------------------------- prediction

@@ -219,6 +219,14 @@ def test_fp8_is_the_kind_of_the_checkpoint(model, client, scaled):
     assert place(given).deployment.layout.weight_dtype == scaled
 
 
+def test_a_checkpoint_tells_which_model_ran_where_a_profile_has_its_name():
+    """Argonne's Mistral-7B is v0.1, with a window; MLPerf's "gptj" is no name of a profile."""
+    run = Setup(hardware="h100-sxm", model="Mistral-7B", checkpoint="Mistral-7B-v0.1", engine="vLLM", batch=1)
+    assert place(run).deployment.model.id == "mistral-7b-v0.1"
+    assert place(replace(run, checkpoint="")).deployment.model.id == "mistral-7b-v0.3"
+    assert place(replace(run, checkpoint="gptj", model="GPT-J-6B")).deployment.model.id == "gpt-j-6b"
+
+
 def test_an_answer_is_followed_by_the_next_request_after_the_engines_time_per_request():
     given = setup(engine="vLLM", engine_version="0.19", input_tokens=1024.0, concurrency=1)
     deployment, requests = place(given).deployment, engine_gets(given).requests()

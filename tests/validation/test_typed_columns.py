@@ -61,6 +61,9 @@ def setup(tmp_path: Path, **cells: object) -> Setup:
          {"regime": "offline", "engine_settings": "kv-cache-memory-bytes=26661009490"}),
         ("fixed-batch", "ISL 128; ttft of one user", {"regime": "fixed_batch", "prefill_batch": "1"}),
         ("in bursts", "", {"not_modelled": "in bursts"}),
+        ("fixed-batch", 'published "Batch Size" 16 is llama-bench -b; source model name: Mistral-7B-v0.1',
+         {"regime": "fixed_batch", "client": "llama-bench", "checkpoint": "Mistral-7B-v0.1",
+          "engine_settings": "ubatch-size=16"}),
     ],
 )  # fmt: skip
 def test_the_text_of_older_tables_becomes_columns(load, notes, cells):

@@ -6,9 +6,9 @@ from simulator.validation.sources.recipe import Recipe
 BUCKET = 128  # tokens: --bucket_size, with --bucket_internal
 # `reuse_cache` of MODELS_TO_TEST, by the model's id and the format of its weights; StarCoder's sets a bucket instead
 REUSING = {
-    *((model, "bf16") for model in ("llama-2-7b", "llama-3-8b", "mistral-7b-v0.3", "codellama-34b", "chatglm2-6b")),
+    *((model, "bf16") for model in ("llama-2-7b", "llama-3-8b", "mistral-7b-v0.1", "codellama-34b", "chatglm2-6b")),
     *((model, "bf16") for model in ("falcon-7b", "falcon-40b", "baichuan2-7b", "qwen1.5-moe-a2.7b")),
-    *((model, "fp8") for model in ("falcon-180b", "mistral-7b-v0.3", "mixtral-8x7b", "phi-2")),
+    *((model, "fp8") for model in ("falcon-180b", "mistral-7b-v0.2", "mixtral-8x7b", "phi-2")),
 }
 BUCKETS = {("starcoder", "bf16"), ("llama-2-7b", "fp8"), ("llama-2-70b", "fp8"), ("mixtral-8x7b", "fp8")}
 
