@@ -152,7 +152,10 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
     elif is_v4(setup):
         known = (*V4_ENTRIES, *ENTRIES)
     else:
-        known = (*(entry for by, *entry in SUBMITTED if by == setup.submitter), *ENTRIES)
+        known = (
+            *((name, where, when, each) for by, name, where, when, each in SUBMITTED if by == setup.submitter),
+            *ENTRIES,
+        )
     found = (
         each
         for name, families, scenarios, each in known
