@@ -24,7 +24,7 @@ COLUMNS = (
     *("gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "prefix_caching", "threads"),
     *("engine_settings", "input_len", "output_len", "context_len", "length_spread", "dataset"),
     *("regime", "batch", "prefill_batch", "concurrency", "request_rate", "burstiness", "num_prompts"),
-    *("client", "num_dataset_entries", "scenario", "not_modelled"),
+    *("client", "num_dataset_entries", "scenario", "submitter", "not_modelled"),
     *("metric", "stat", "value", "unit", "quality", "load", "notes"),
 )
 

@@ -78,6 +78,7 @@ class Setup:
     client: str = ""  # load generator or benchmark
     num_dataset_entries: int = 0  # distinct prompts that the client repeats
     scenario: str = ""  # of MLPerf
+    submitter: str = ""  # of an entry to MLPerf
     not_modelled: str = ""  # what of the run is not modelled, in words: it is listed and not predicted
     flaw: str = ""  # why the row cannot be read: it is listed and not predicted
 
@@ -265,7 +266,7 @@ CHOICES = {
 }
 WORDS = (
     *("source", "source_date", "hardware", "hw_class", "model", "checkpoint", "engine", "engine_version"),
-    *("dataset", "client", "not_modelled"),
+    *("dataset", "client", "submitter", "not_modelled"),
 )
 COUNTS = (
     *("n_gpus", "tp", "pp", "ep", "dp", "replicas", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),

@@ -39,6 +39,7 @@ IN_NOTES: Rules = (
     ("dataset", r"random dataset", "random"),
     ("dataset", r"dataset", "custom"),
     ("prefill_batch", r"ttft of one user", "1"),
+    ("submitter", r"^(?:closed|open) division, (?:submitter )?(\w+),", r"\1"),
 )
 IN_EITHER: Rules = (
     ("num_prompts", r"(\d+) (?!distinct)(?:[A-Za-z]+ )?(?:requests|prompts)", r"\1"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
 from simulator.models.model import load_model
 from simulator.simulation.engine_loop import simulate
@@ -219,6 +220,58 @@ def test_entries_of_version_4_1(hardware, engine, devices, expected):
     layout = found.layout
     shown = (found.hardware.id, found.engine.id, layout.weight_dtype, layout.tp, found.max_num_seqs)
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("submitter", "run", "expected"),
+    [  # (preset, most tokens of a step, share of the memory)
+        ("HPE", {}, ("tensorrt-pytorch-1", 12_000, 0.99)),
+        ("Quanta_Cloud_Technology", {}, ("tensorrt-10.8", 1536, 0.9)),
+        ("Cisco", AT_ONCE, ("tensorrt-10.8", 1536, 0.9)),
+        ("", {}, ("tensorrt-10.8", 1536, 0.9)),
+    ],
+)
+def test_a_submitter_may_have_settings_of_its_own(submitter, run, expected):
+    given = setup(**{**SERVER, **B200, "hardware": "H200 SXM", **run}, model="Llama-3.1-8B", submitter=submitter)
+    found = place(given).deployment
+    assert (found.engine.id, found.max_num_batched_tokens, found.memory_fraction) == expected
+
+
+def test_settings_on_rtx_pro_6000_are_those_of_their_scenario():
+    server = setup(**{**SERVER, **B200, "hardware": "RTX PRO 6000 Blackwell"}, model="Mixtral-8x7B")
+    found = [place(replace(server, **run)).deployment for run in ({}, AT_ONCE)]
+    assert [(each.max_num_batched_tokens, each.engine.chunked_prefill) for each in found] == [
+        (8192, False),
+        (9216, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "submitter", "expected"),
+    [
+        ("H100 NVL", "ASUSTeK", "h100-nvl-unbridged"),
+        ("H100 NVL", "HPE", "h100-nvl"),
+        ("H100 PCIe 80GB", "ASUSTeK", "h100-pcie-unbridged"),
+    ],
+)
+def test_cards_without_a_bridge_are_named(hardware, submitter, expected):
+    """Two cards then reduce over PCIe, as four do."""
+    given = {**SERVER, **B200, "hardware": hardware, "engine": "TensorRT 10.2.0, CUDA 12.4", "devices": 4}
+    found = place(setup(**given, model="Llama-2-70b", submitter=submitter)).deployment
+    assert (found.hardware.id, found.layout.tp) == (expected, 2)
+    reduced = {n: each.bus_bytes_per_s for n, each in found.hardware.achievable.all_reduce.items()}
+    assert (reduced[2] > 2 * reduced[4]) == (found.hardware.link is not None)
+    newer = place(setup(**{**given, "engine": "TensorRT 10.8"}, model="Llama-2-70b", submitter=submitter))
+    assert not newer.deployment.hardware.id.endswith("unbridged")
+
+
+@pytest.mark.parametrize(
+    ("ours", "parent"), [("tensorrt-9", "tensorrt-llm-0.11"), ("tensorrt-10.8", "tensorrt-llm-0.15")]
+)
+def test_the_harness_takes_no_time_of_a_step_beside_its_engine(ours, parent):
+    """It calls the C++ executor, whose loop has no Python."""
+    harness, engine = (load_engine(each).overheads for each in (ours, parent))
+    assert (harness.step_s, harness.sequence_s) == (engine.step_s, engine.sequence_s)
 
 
 def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():

@@ -13,7 +13,16 @@ import numpy as np
 
 from simulator.errors import NotModelledError
 from simulator.models.layout import Layout
-from simulator.validation.sources.mlperf_entries import BLACKWELL, GH200, RULES, Entry, entry_of, is_amd_v4, is_v4
+from simulator.validation.sources.mlperf_entries import (
+    BLACKWELL,
+    GH200,
+    RULES,
+    UNBRIDGED,
+    Entry,
+    entry_of,
+    is_amd_v4,
+    is_v4,
+)
 from simulator.validation.sources.recipe import Degrees, Limits, Load, Recipe
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Fixed, LogNormal, Quantiles
@@ -110,7 +119,13 @@ class Mlperf(Recipe):
 
     @property
     def part(self) -> tuple[str, int] | None:
-        """The device of an entry whose name is of several: GH200 has 144 GB there (class GH200_144GB_aarch64x1)."""
+        """The device of an entry whose name is of several: GH200 has 144 GB there (class GH200_144GB_aarch64x1).
+
+        Cards of ASUSTeK's entries to v4.1 have no bridge (accelerator_interconnect is N/A in closed/ASUSTeK/systems,
+        4th Gen NVLink in those of HPE and Lenovo; read 2026-11-27).
+        """
+        if self.hardware.id in UNBRIDGED and self.setup.submitter == "ASUSTeK" and is_v4(self.setup):
+            return UNBRIDGED[self.hardware.id], 1
         return ("gh200-144", 1) if self.hardware.id in GH200 else None
 
     @property

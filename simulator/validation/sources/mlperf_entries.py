@@ -1,11 +1,12 @@
 """What the published harnesses of MLPerf Inference set for each entry.
 
 Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and of two copies of v5.1
-(ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco}/configs of ntuhpc/inference_results_v5.1), builder.py of
-v-shobhit/inference_results_v4.1; for AMD closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and
-harness_llm/models of closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22; of v4.1
-closed/{ASUSTeK,Fujitsu}/configs, and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on
-each two of four L40S (code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
+(ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco,Quanta_Cloud_Technology}/configs of
+ntuhpc/inference_results_v5.1, entry by entry on 2026-11-27), builder.py of v-shobhit/inference_results_v4.1; for AMD
+closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and harness_llm/models of
+closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22; of v4.1 closed/{ASUSTeK,Fujitsu}/configs,
+and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on each two of four L40S
+(code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
 """
 
 import re
@@ -48,16 +49,16 @@ H100, H100_NVL = ("h100-sxm",), ("h100-nvl",)
 ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, families or devices, scenarios' first letters
     ("llama-2-70b", BLACKWELL, "I", Entry(1, 1, 768, 768)),
     ("llama-2-70b", BLACKWELL, "", Entry(1, 1, 2048, 3584)),
-    ("llama-2-70b", RTX, "", Entry(0, 1, 2048, 2048)),
+    ("llama-2-70b", RTX, "", Entry(0, 1, 2048, 2048, memory_fraction=0.9)),
     ("llama-2-70b", HOPPER, "I", Entry(0, 1, 512, 256, memory_fraction=0.9)),
     ("llama-2-70b", H100, "", Entry(1, 2, 1024, 1024)),
     ("llama-2-70b", H100_NVL, "O", Entry(2, 1, 1300, 2048)),
     ("llama-2-70b", H100_NVL, "", Entry(2, 1, 640, 2048)),
     ("llama-2-70b", HOPPER, "", Entry(0, 1, 2048, 1536, memory_fraction=0.9)),
     ("llama-3.1-8b", BLACKWELL, "", Entry(1, 1, 6000, 12_000, PYTORCH)),
-    ("llama-3.1-8b", RTX, "", Entry(1, 1, 2048, 8192)),
-    ("llama-3.1-8b", ("h200-nvl",), "", Entry(1, 1, 2048, 1536)),
-    ("llama-3.1-8b", HOPPER, "", Entry(1, 1, 2048, 12_000, PYTORCH)),
+    ("llama-3.1-8b", RTX, "I", Entry(1, 1, 2048, 1536, memory_fraction=0.98)),
+    ("llama-3.1-8b", RTX, "", Entry(1, 1, 2048, 8192, memory_fraction=0.95)),
+    ("llama-3.1-8b", HOPPER, "", Entry(1, 1, 2048, 1536, memory_fraction=0.9)),
     ("llama-3.1-405b", ("gb300",), "O", Entry(2, 1, 1536, 1536)),
     ("llama-3.1-405b", BLACKWELL, "O", Entry(2, 2, 128, 1536)),
     ("llama-3.1-405b", BLACKWELL, "I", Entry(4, 1, 256, 1536)),
@@ -68,15 +69,24 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("llama-3.1-405b", HOPPER, "", Entry(8, 1, 64, 2560, memory_fraction=0.9)),
     ("mixtral-8x7b", BLACKWELL, "S", Entry(1, 1, 6144, 10_240)),
     ("mixtral-8x7b", BLACKWELL, "", Entry(1, 1, 6144, 14_336)),
-    ("mixtral-8x7b", RTX, "", Entry(1, 1, 2048, 9216)),
+    ("mixtral-8x7b", RTX, "O", Entry(1, 1, 2048, 9216, memory_fraction=0.98)),
+    ("mixtral-8x7b", RTX, "", Entry(1, 1, 2048, 8192, memory_fraction=0.98, chunked_prefill=False)),
     ("mixtral-8x7b", H100, "", Entry(1, 1, 896, 8192)),
-    ("mixtral-8x7b", HOPPER, "O", Entry(1, 1, 3072, 8192)),
-    ("mixtral-8x7b", HOPPER, "", Entry(1, 1, 1200, 8192)),
+    ("mixtral-8x7b", HOPPER, "O", Entry(1, 1, 3072, 9216, memory_fraction=0.9)),
+    ("mixtral-8x7b", HOPPER, "", Entry(1, 1, 3072, 8192, memory_fraction=0.9)),
     ("deepseek-r1", BLACKWELL, "O", _dp(512, 4608, GATHERED_STEPS)),
     ("deepseek-r1", BLACKWELL, "", _dp(512, 3456, BALANCED_STEPS)),
     ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
 )
+# where a submitter's entry is not as the others'. HPE's 8B is served by trtllm-serve (workers_per_core), the others' by
+# the C++ engine: a guess from their flags, which are for its builder (gemm_swiglu_plugin) and ask for no such workers
+SUBMITTED: tuple[tuple[str, str, tuple[str, ...], str, Entry], ...] = (
+    ("HPE", "llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99)),
+    ("HPE", "mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97)),
+    ("HPE", "mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97)),
+)
 H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96", "gh200-144"), ("h100-pcie",), ("l40s",)
+UNBRIDGED = {"h100-nvl": "h100-nvl-unbridged", "h100-pcie": "h100-pcie-unbridged"}  # without their NVLink bridge
 V4 = re.compile(r"TensorRT (9|10\.[0-2])\b")  # software that the logs of v4.1 name
 
 
@@ -141,6 +151,11 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
         return None
     elif is_v4(setup):
         known = (*V4_ENTRIES, *ENTRIES)
+    else:
+        known = (
+            *((name, where, when, each) for by, name, where, when, each in SUBMITTED if by == setup.submitter),
+            *ENTRIES,
+        )
     found = (
         each
         for name, families, scenarios, each in known
