@@ -505,6 +505,7 @@ def test_deplodock_lets_sglang_run_what_is_in_flight_and_ignore_eos(model, cache
     found = place(setup(**stated, engine="SGLang", engine_version="0.5.9")).deployment
     assert (found.max_num_seqs, found.settings.ignore_eos, found.engine.prefix_caching) == (12, True, cached)
     assert limits(found).ignores_eos is not cached
+    assert found.engine.attention_backend == ("auto" if cached else "triton")
     assert not place(setup(**stated)).deployment.settings.ignore_eos
 
 

@@ -45,9 +45,10 @@ class Deplodock(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; Qwen3-Coder-Next has no radix cache.
+        """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; flags of Qwen3-Coder-Next.
 
-        vllm/benchmarks/serve.py; --disable-radix-cache of experiments/Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
+        vllm/benchmarks/serve.py; --disable-radix-cache and --attention-backend triton of its experiment
+        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
 
         Of vLLM 0.11.0: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
         samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). A report of
@@ -58,8 +59,8 @@ class Deplodock(Recipe):
             return {"flashinfer_sampler": True} if self.setup.engine_version == UNSORTED else {}
         if not self.is_sglang:
             return {}
-        plain = {"prefix_caching": False} if self.setup.model == "Qwen3-Coder-Next" else {}
-        return {"ignore_eos": True, **plain}
+        asked = {"prefix_caching": False, "attention_backend": "triton"}
+        return {"ignore_eos": True, **(asked if self.setup.model == "Qwen3-Coder-Next" else {})}
 
     @property
     def first_call_s(self) -> float:
