@@ -80,7 +80,7 @@ def place(setup: Setup) -> Placed:
         gpu_memory_utilization=_text(settings.memory_fraction),
         changes=tuple(_words(_rules(recipe, engine))) or None,
     )
-    return _that_holds(_that_fits(_with_cache(Placed(recipe, question, question.deployment(), replicas))))
+    return _that_holds(_with_cache(Placed(recipe, question, question.deployment(), replicas)))
 
 
 def _text(value: float | None) -> str:
@@ -101,21 +101,6 @@ def _with_cache(placed: Placed) -> Placed:
     plan = memory_plan(placed.deployment)
     blocks = min(plan.blocks_that_fit, int(float(stated) // plan.block_bytes))
     return _asking(placed, num_gpu_blocks_override=blocks + 1)  # one is vLLM's null block
-
-
-def _that_fits(placed: Placed) -> Placed:
-    """Set what a script's second start uses where the longest sequence does not fit: an fp8 KV cache and more memory.
-
-    vLLM counts windowed layers as if a whole step lay in their window (SlidingWindowSpec.max_memory_usage_bytes), which
-    in these scripts is about as long.
-    """
-    fraction, longest = placed.recipe.retried_fraction, placed.recipe.max_model_len
-    if not fraction:
-        return placed
-    narrow = placed.deployment.layout.cache_dtype == "fp8"
-    if not narrow and memory_plan(placed.deployment).cache_tokens >= longest:
-        return placed
-    return _asking(placed, cache_dtype="fp8", gpu_memory_utilization=str(fraction))
 
 
 def _that_holds(placed: Placed) -> Placed:

@@ -68,6 +68,21 @@ def test_every_published_row_can_be_read_and_has_an_address(published, cells):
     assert all(row["source_url"] and row["metric"] and row["unit"] for row in cells.values())
 
 
+def test_setups_are_those_of_the_files_that_the_rows_come_from(cells):
+    """Of metadata.json of a second start in fp8 and of a server that needed none, and of deplodock's reports."""
+    retried, roomy = cells["HOL-00431"], cells["HOL-00411"]
+    assert [(each["kv_dtype"], each["gpu_memory_utilization"]) for each in (retried, roomy)] == [
+        ("fp8", "0.95"),
+        ("bf16", "0.9"),
+    ]
+    reports = {row["source_url"]: row for row in cells.values() if row["source"] == "cloudrift-deplodock"}
+    cards = {row["hardware"] for url, row in reports.items() if "/Qwen3.6-" in url or "/Qwen3.5/" in url}
+    assert cards == {"RTX 4090", "RTX PRO 6000 Blackwell Max-Q"}
+    older = {url: row["engine_version"] for url, row in reports.items() if "_2025/" in url}
+    assert {version for url, version in older.items() if "/h100_" in url} == {"latest (2025-11)"}
+    assert {version for url, version in older.items() if "/h" not in url.split("_2025")[1]} == {"0.11.0"}
+
+
 def test_the_readme_counts_every_source(published):
     listed = re.findall(r"^\| `(.+?)` \| ([\d,]+) \|", (PUBLISHED / "README.md").read_text(), re.MULTILINE)
     counted = Counter(row.setup.source for row in published.values())

@@ -7,8 +7,6 @@ from simulator.validation.measurements import Setup
 from simulator.validation.sources.recipe import Balancer, Limits, Load, Recipe
 from simulator.workloads.lengths import Ended, Fixed
 
-RETRIED_FRACTION = 0.95  # --gpu-memory-utilization of the second start (`retried_fraction`)
-SHORT_CONTEXT = 4096  # max_model_len of ConsumerCards' loads with prompts of 256 and 2,048 tokens (metadata.json)
 WARMUP_REQUESTS = 5  # warmup_request_count in its configs/template.yaml
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
 PAGE_LIMIT = 600  # output length of databasemart.com's tables; the mean of the answers is theirs
@@ -22,7 +20,7 @@ AUTOTUNED_S = 9.0
 CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-server": 48}
 CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
 CYANKIWI_INT4 = {"Qwen3.6-27B", "GLM-4.5-Air"}  # deplodock's int4 checkpoints by cyankiwi (once cpatonn)
-SORTS_SINCE = "2025-11"  # deplodock's reports from then on are of vLLM 0.11.1 and later
+UNSORTED = "0.11.0"  # the last vLLM that samples with FlashInfer unasked
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
 # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
 LONG_UBATCH = 2048
@@ -47,20 +45,22 @@ class Deplodock(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; Qwen3-Coder-Next has no radix cache.
+        """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; flags of Qwen3-Coder-Next.
 
-        vllm/benchmarks/serve.py; --disable-radix-cache of experiments/Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
+        vllm/benchmarks/serve.py; --disable-radix-cache and --attention-backend triton of its experiment
+        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
 
-        Of vLLM in 2025-10: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
-        samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). The reports of
-        2025-10 have no line "Failed requests", which `vllm bench serve` prints from 0.11.1 on, those of 2025-11 do.
+        Of vLLM 0.11.0: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
+        samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). A report of
+        0.11.0 lacks the line "Failed requests", which `vllm bench serve` prints from 0.11.1 on: all of 2025-10 and, of
+        2025-11, those on RTX PRO 6000 and on H200 but for GLM-4.6-FP8.
         """
         if self.is_vllm:
-            return {"flashinfer_sampler": True} if self.setup.date < SORTS_SINCE else {}
+            return {"flashinfer_sampler": True} if self.setup.engine_version == UNSORTED else {}
         if not self.is_sglang:
             return {}
-        plain = {"prefix_caching": False} if self.setup.model == "Qwen3-Coder-Next" else {}
-        return {"ignore_eos": True, **plain}
+        asked = {"prefix_caching": False, "attention_backend": "triton"}
+        return {"ignore_eos": True, **(asked if self.setup.model == "Qwen3-Coder-Next" else {})}
 
     @property
     def first_call_s(self) -> float:
@@ -91,10 +91,10 @@ class Deplodock(Recipe):
 class ConsumerCards(Recipe):
     """A run of arXiv:2601.09527: vLLM 0.12 and AIPerf 0.3 on rented GeForce cards.
 
-    benchmark_runner.py, Dockerfile and configs of github.com/hholtmann/llm-consumer-gpu-benchmark, read 2026-11-22.
+    benchmark_runner.py, Dockerfile and configs of github.com/hholtmann/llm-consumer-gpu-benchmark, read 2026-11-22. The
+    format of the cache and the memory share of a run, also of a second start, are in its metadata.json (typed columns).
     """
 
-    retried_fraction = RETRIED_FRACTION  # --gpu-memory-utilization of the runner's second start
     warmup_requests = WARMUP_REQUESTS  # warmup_request_count of its configurations
 
     @property
@@ -112,12 +112,6 @@ class ConsumerCards(Recipe):
     def limits(self, layout: Layout) -> Limits:
         """Return max_num_seqs: the requests in flight."""
         return Limits(self.setup.concurrency)
-
-    @property
-    def max_model_len(self) -> int:
-        """--max-model-len: for long prompts, as many tokens more as twice the longest answer's limit."""
-        longest = round(self.setup.input_tokens) + 2 * max(ANSWER_LIMITS)
-        return longest if self.setup.input_tokens > SHORT_CONTEXT else SHORT_CONTEXT
 
     def load(self) -> Load | None:
         """Return equal prompts, and answers that may end before max_tokens; None where either is not known."""

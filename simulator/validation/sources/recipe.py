@@ -1,6 +1,5 @@
 """What a published source's scripts and configurations set for an engine and a load, where its rows do not say."""
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -156,16 +155,6 @@ class Recipe:
             max_model_len=min(self.setup.max_model_len, self.model.max_context_tokens) or None,
             memory_fraction=self.setup.gpu_memory_utilization or known.memory_fraction,
         )
-
-    @property
-    def max_model_len(self) -> int:
-        """Tokens of one sequence that a server must have room for; of a request where scripts are not known."""
-        return math.ceil(self.setup.input_tokens + self.setup.output_tokens)
-
-    @property
-    def retried_fraction(self) -> float | None:
-        """Memory fraction of a second start, with an fp8 KV cache, if the first one fails; None for no second start."""
-        return None
 
     # --- the load
 
