@@ -119,10 +119,10 @@ class KernelRules(Strict):
     )
     vector_expert_tokens: Positive | None = Field(
         None,
-        description="tokens of a batch up to which routed experts run in the kernels of `vector_rows`, too; none: never",
+        description="tokens of a batch up to which routed experts run in the kernels of `vector_rows`; none: never",
     )
     fast_vectors: tuple[FormatName, ...] = Field(
-        (), description="weight-only formats whose GEMMs of few rows have the rate `fast_vector`, others that of `vector`"
+        (), description="weight-only formats whose GEMMs of few rows have the rate `fast_vector`, others have `vector`"
     )
     fast_vector: Positive | None = Field(
         None, description="share of the fp32 peak that GEMMs of a few rows reach with the formats of `fast_vectors`"

@@ -114,8 +114,11 @@ class Kernels(Strict):
 
     def vector_share(self, stored: str) -> float | None:
         """Return the share of the fp32 peak at which a few rows are multiplied with a format; None: it is not known."""
-        fast = stored.partition("@")[0] in self.rules.fast_vectors
-        return self.rules.fast_vector if fast else self.fitted.vector
+        return self.rules.fast_vector if self.unpacks_fast(stored) else self.fitted.vector
+
+    def unpacks_fast(self, stored: str) -> bool:
+        """Tell whether vector kernels unpack a format faster than most (KernelRules.fast_vectors)."""
+        return stored.partition("@")[0] in self.rules.fast_vectors
 
     def packed_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""

@@ -46,8 +46,9 @@ def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, ha
     """Return the seconds in which the rows of a GEMM are multiplied; `seconds`: at the rate of many rows.
 
     A dense GEMM of a few rows (KernelRules.vector_rows), and experts of a few tokens (vector_expert_tokens): F / (v P),
-    P the fp32 peak of the device, v as fitted or, for formats that unpack fast, as read (fast_vectors). On a CPU (KernelRules.unpack_tokens) a number is
-    unpacked in the time of u multiplications, and then serves n rows: (1 + u / n) times as long.
+    P the fp32 peak of the device, v as fitted or, for formats that unpack fast, as read (fast_vectors). On a CPU
+    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
+    (1 + u / n) times as long.
     """
     rules, stored, peaks = kernels.rules, number_format(op.format), hardware.peak_flops_per_s
     few, share = rules.vector_rows, kernels.vector_share(op.format)

@@ -95,12 +95,12 @@ def test_vulkan_builds_differ_in_the_tokens_of_vector_experts(build, tokens):
 
 
 def test_products_with_one_row_take_the_time_of_kernels():
-    """Radeon 8060S over HIP: q8_0 287 us of 62 MB, q4_K 292.5 us of 65 MB (the sources of families/rdna3.5.yaml)."""
+    """Radeon 8060S over HIP, 4096 x 14336: q8_0 in 287 us, q5_K in 203 (ROCm/legacy-rocm-build issue 4748)."""
     kernels = load_engine("llama.cpp-b6325").kernels_on(HALO)
-    for stored, shape, measured_s in (("q8_0", (14336, 4096), 287e-6), ("q4_K_M@4.5", (5376, 21504), 292.5e-6)):
-        op = linear("", shape, Layout(weight_dtype=stored))
+    for stored, measured_s in (("q8_0", 287e-6), ("q5_K_M@5.5", 203e-6)):
+        op = linear("", (14336, 4096), Layout(weight_dtype=stored))
         seconds = Rates(HALO, kernels).cost(op, Counts(1.0, 1.0)).seconds
-        assert seconds - kernels.start_s(HALO, "fp16", op) == pytest.approx(measured_s, rel=0.12)
+        assert seconds - kernels.start_s(HALO, "fp16", op) == pytest.approx(measured_s, rel=0.05)
 
 
 def test_logits_count_the_sequences_that_need_them():
