@@ -376,6 +376,17 @@ def test_a_cache_that_a_table_infers_is_that_of_the_checkpoint():
     assert place(replace(inferred, weight_dtype="int4")).deployment.layout.cache_dtype == "bf16"
 
 
+@pytest.mark.parametrize(
+    ("tp", "prompt", "requests", "cache"),
+    [(1, 256, 32, "fp8"), (1, 8192, 4, "bf16"), (1, 32768, 4, "bf16"), (2, 16384, 8, "fp8"), (2, 65536, 4, "fp8")],
+)
+def test_the_rented_cards_cache_of_gpt_oss_is_that_of_its_runs_metadata(tp, prompt, requests, cache):
+    given = RENTED | {"model": "gpt-oss-20b", "weight_dtype": "mxfp4", "tp": tp, "devices": tp}
+    asked = setup(**given, input_tokens=float(prompt), concurrency=requests)
+    assert place(asked).deployment.layout.cache_dtype == cache
+    assert place(replace(asked, model="Qwen3-8B", weight_dtype="nvfp4")).deployment.layout.cache_dtype == "bf16"
+
+
 def test_servers_of_adapters_have_room_for_three():
     adapted = place(setup(**ADAPTED)).deployment
     assert (adapted.engine.adapters, adapted.engine.max_loras) == (True, 3)

@@ -101,6 +101,15 @@ class ConsumerCards(Recipe):
         """Return max_num_seqs: the requests in flight."""
         return Limits(self.setup.concurrency)
 
+    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
+        """Return fp8 for gpt-oss on two cards or under many requests, whatever the row says: metadata.json of its runs.
+
+        `kv_cache_dtype` of the four runs of 256, 16,384 and 65,536 tokens, not of those of 8,192 and 32,768 on one card
+        (read 2026-11-27); rows have `used_fp8_kv_cache`, which tells of the runner's second start alone.
+        """
+        asks = "gpt-oss" in self.model.id and (self.setup.tp == 2 or self.setup.concurrency > 4)
+        return super().cache_dtype("fp8" if asks else stated, weights, engine)
+
     @property
     def max_model_len(self) -> int:
         """--max-model-len: for long prompts, as many tokens more as twice the longest answer's limit."""
