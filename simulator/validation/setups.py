@@ -108,7 +108,7 @@ def _that_fits(placed: Placed) -> Placed:
     fraction, longest = placed.recipe.retried_fraction, placed.recipe.max_model_len
     if not fraction:
         return placed
-    narrow = placed.deployment.layout.cache_dtype == "fp8"
+    narrow = placed.setup.cache_dtype == "fp8"
     if not narrow and memory_plan(placed.deployment).cache_tokens >= longest:
         return placed
     return _asking(placed, cache_dtype="fp8", gpu_memory_utilization=str(fraction))

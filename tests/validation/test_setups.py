@@ -383,7 +383,8 @@ def test_a_cache_that_a_table_infers_is_that_of_the_checkpoint():
 def test_the_rented_cards_cache_of_gpt_oss_is_that_of_its_runs_metadata(tp, prompt, requests, cache):
     given = RENTED | {"model": "gpt-oss-20b", "weight_dtype": "mxfp4", "tp": tp, "devices": tp}
     asked = setup(**given, input_tokens=float(prompt), concurrency=requests)
-    assert place(asked).deployment.layout.cache_dtype == cache
+    deployment = place(asked).deployment
+    assert (deployment.layout.cache_dtype, deployment.memory_fraction) == (cache, 0.9)
     assert place(replace(asked, model="Qwen3-8B", weight_dtype="nvfp4")).deployment.layout.cache_dtype == "bf16"
 
 
@@ -413,7 +414,7 @@ def test_graphs_are_captured_for_twice_the_sequences_at_most():
 
 
 def test_a_card_without_room_for_a_request_starts_again_with_an_fp8_cache_and_more_memory():
-    tight = RENTED | {"hardware": "RTX 5060 Ti 16GB", "model": "gpt-oss-20b", "weight_dtype": "mxfp4"}
+    tight = RENTED | {"hardware": "RTX 5060 Ti 16GB", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "concurrency": 4}
     roomy, retried = (place(setup(**tight | {"hardware": each})).deployment for each in ("RTX 5090", tight["hardware"]))
     assert (roomy.layout.cache_dtype, roomy.memory_fraction) == ("bf16", 0.9)
     assert (retried.layout.cache_dtype, retried.memory_fraction) == ("fp8", 0.95)
