@@ -117,6 +117,16 @@ class KernelRules(Strict):
         description="rows up to which dense GEMMs of weight-only formats run in vector units (fitted: `vector`); none:"
         " they do not, or it is not known to cost time",
     )
+    vector_expert_tokens: Positive | None = Field(
+        None,
+        description="tokens of a batch up to which routed experts run in the kernels of `vector_rows`; none: never",
+    )
+    fast_vectors: tuple[FormatName, ...] = Field(
+        (), description="weight-only formats whose GEMMs of few rows have the rate `fast_vector`, others have `vector`"
+    )
+    fast_vector: Positive | None = Field(
+        None, description="share of the fp32 peak that GEMMs of a few rows reach with the formats of `fast_vectors`"
+    )
     expert_tiles: tuple[Positive, Positive] | None = Field(
         None,
         description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"

@@ -115,6 +115,14 @@ class Kernels(Strict):
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
 
+    def vector_share(self, stored: str) -> float | None:
+        """Return the share of the fp32 peak at which a few rows are multiplied with a format; None: it is not known."""
+        return self.rules.fast_vector if self.unpacks_fast(stored) else self.fitted.vector
+
+    def unpacks_fast(self, stored: str) -> bool:
+        """Tell whether vector kernels unpack a format faster than most (KernelRules.fast_vectors)."""
+        return stored.partition("@")[0] in self.rules.fast_vectors
+
     def packed_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""
         if not number_format(op.format).unpacked_for(peak):

@@ -190,6 +190,8 @@ def _idle(part: _Part) -> dict[str, bool]:
     gemms = [op for op in ops if op.rate == "gemm"]
     own = {op: kernels.experts_of(op.format, part.hardware, op.experts) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
+    experts = kernels.rules.vector_expert_tokens
+    few = [op for op in gemms if rates.unpacks(op.format) and (op.experts is None or experts)]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     apart = [op for op in ops if op.heads and kernels.reads_per_head(op)]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
@@ -207,9 +209,10 @@ def _idle(part: _Part) -> dict[str, bool]:
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
         "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),
         "unpacks_from_rows": not any(rates.unpacks(op.format) for op in gemms),
-        **dict.fromkeys(
-            ("vector", "vector_rows"), not any(rates.unpacks(op.format) for op in gemms if op.experts is None)
-        ),
+        "vector_rows": not few,
+        "vector_expert_tokens": not any(op.experts for op in few),
+        "vector": all(kernels.unpacks_fast(op.format) for op in few),
+        "fast_vector": not any(kernels.unpacks_fast(op.format) for op in few),
         "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None),
         "quantized": not any(
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms

@@ -45,15 +45,17 @@ def unpacked(op: Op, counts: Counts, kernels: Kernels, name: PeakName) -> Unpack
 def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, hardware: Hardware) -> Array:
     """Return the seconds in which the rows of a GEMM are multiplied; `seconds`: at the rate of many rows.
 
-    A dense GEMM of a few rows (KernelRules.vector_rows): F / (v P), P the fp32 peak of the device, v as fitted. On a
-    CPU (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
+    A dense GEMM of a few rows (KernelRules.vector_rows), and experts of a few tokens (vector_expert_tokens): F / (v P),
+    P the fp32 peak of the device, v as fitted or, for formats that unpack fast, as read (fast_vectors). On a CPU
+    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
     (1 + u / n) times as long.
     """
     rules, stored, peaks = kernels.rules, number_format(op.format), hardware.peak_flops_per_s
-    few, share = rules.vector_rows, kernels.fitted.vector
-    if few and share and "fp32" in peaks and op.experts is None and stored.unpacked_for("fp32"):
+    few, share = rules.vector_rows, kernels.vector_share(op.format)
+    if few and share and "fp32" in peaks and stored.unpacked_for("fp32"):
         by_vectors = counts.dot(op.flops) / (share * peaks["fp32"])
-        seconds = np.where(rows_of(op, counts) <= few, by_vectors, seconds)
+        rows, most = (rows_of(op, counts), few) if op.experts is None else (counts.tokens, rules.vector_expert_tokens)
+        seconds = np.where(np.asarray(rows) <= float(most or 0.0), by_vectors, seconds)
     if not rules.unpack_tokens or not stored.unpacking:
         return seconds
     share_of_all = op.experts.chosen / op.experts.total if op.experts else 1.0

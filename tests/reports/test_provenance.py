@@ -215,6 +215,8 @@ DEPLOYED = {
     "unfused": asked("llama-3.1-8b", "rtx-4090", "llama.cpp-b1500", formats=("q4_K_M", "")),
     "vector kernels": asked("llama-2-7b", "strix-halo", "llama.cpp", formats=("q4_K_M", "")),
     "vector kernels of 16 bits": asked("llama-2-7b", "strix-halo", "llama.cpp", formats=("gguf_f16", "")),
+    "vector kernels of a fast format": asked("llama-2-7b", "strix-halo", "llama.cpp", formats=("q8_0", "")),
+    "vector kernels of experts": asked("gpt-oss-20b", "strix-halo", "llama.cpp-vulkan", formats=("mxfp4_MoE", "")),
     "split": SPLIT,
 }
 

@@ -69,6 +69,40 @@ def test_a_few_rows_are_multiplied_by_vector_units():
     assert cost(op, 8.0, vector_rows=8.0).compute_s == cost(op, 8.0).compute_s  # no rate is known
 
 
+def test_experts_of_a_few_tokens_are_multiplied_by_vector_units():
+    """Both experts of one token at a tenth of 29.7 TFLOP/s; two tokens as ever."""
+    op = replace(product(), weight_bytes=0.0, expert_bytes=product().weight_bytes, experts=Experts(8, 2))
+    rule = {"vector_rows": 8.0, "vector": 0.1, "vector_expert_tokens": 1.0}
+    assert cost(op, 1.0, **rule).compute_s == pytest.approx(2 * WEIGHTS / 2.97e12)
+    assert cost(op, 2.0, **rule).compute_s == cost(op, 2.0).compute_s
+
+
+@pytest.mark.parametrize("build", ["b1500", "b6325"])
+def test_vector_units_unpack_formats_without_superblocks_faster(build):
+    """Over HIP: 0.26 of 29.7 TFLOP/s, files of other bits too; K-quants as fitted."""
+    kernels = load_engine(f"llama.cpp-{build}").kernels_on(HALO)
+    for stored in ("q8_0", "q4_0@4.54", "q8_K_XL@9.1", "mxfp4"):
+        assert kernels.vector_share(stored) == 0.26
+    assert kernels.vector_share("q4_K_M@4.9") == kernels.fitted.vector
+    one = Rates(HALO, kernels).cost(product("q8_0"), Counts(1.0, 1.0))
+    assert one.compute_s == pytest.approx(2 * WEIGHTS / (0.26 * 29.7e12))
+
+
+@pytest.mark.parametrize(("build", "tokens"), [("b1500", 1), ("b6325", 8)])
+def test_vulkan_builds_differ_in_the_tokens_of_vector_experts(build, tokens):
+    """One, in newer builds eight (ggml_vk_use_mul_mat_vec_id)."""
+    assert load_engine(f"llama.cpp-vulkan-{build}").kernels_on(HALO).rules.vector_expert_tokens == tokens
+
+
+def test_products_with_one_row_take_the_time_of_kernels():
+    """Radeon 8060S over HIP, 4096 x 14336: q8_0 in 287 us, q5_K in 203 (ROCm/legacy-rocm-build issue 4748)."""
+    kernels = load_engine("llama.cpp-b6325").kernels_on(HALO)
+    for stored, measured_s in (("q8_0", 287e-6), ("q5_K_M@5.5", 203e-6)):
+        op = linear("", (14336, 4096), Layout(weight_dtype=stored))
+        seconds = Rates(HALO, kernels).cost(op, Counts(1.0, 1.0)).seconds
+        assert seconds - kernels.start_s(HALO, "fp16", op) == pytest.approx(measured_s, rel=0.05)
+
+
 def test_logits_count_the_sequences_that_need_them():
     """A step of 512 tokens multiplies the head with one row."""
     layout = Layout(1, 1, 1, "q4_K_M", "fp16", "fp16")
