@@ -98,12 +98,11 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
-    """An engine that was fitted on other families of devices alone is as sure as on its own (docs/log.md)."""
+    """All of it is less sure; an engine that was fitted on other families of devices alone, too, since s26 (docs/log.md)."""
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
-    wider = any(each.traits[weaker[-1]] > 1 for each in (shipped().slower, shipped().faster))
-    assert wider == (weaker[-1] != "family")
+    assert any(each.traits[weaker[-1]] > 1 for each in (shipped().slower, shipped().faster))
 
 
 def test_traits_are_those_of_the_deployment_and_the_statistic():
