@@ -98,7 +98,7 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
-    """All of it is less sure; an engine that was fitted on other families of devices alone, too, since s26 (docs/log.md)."""
+    """Each is less sure on one side at least, an engine that was fitted on other families of devices alone, too."""
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
