@@ -10,8 +10,8 @@ QWEN_3 = "qwen3-"  # how the names of its mixtures of experts begin: Qwen3MoeFor
 def captures_pieces(model: Model, hardware: Hardware, layout: Layout) -> bool:
     """Tell whether SGLang captures steps with prompts in pieces; without drafts and adapters, with which it does not.
 
-    Nor beside NVIDIA's devices, with stages, data-parallel attention, vision encoders, sparse attention, gated
-    DeltaNet, and where `has_trtllm_experts`: _handle_piecewise_cuda_graph and _handle_moe_kernel_config of
+    Nor on devices of others than NVIDIA, with stages, data-parallel attention, vision encoders, sparse attention,
+    gated DeltaNet, and where `has_trtllm_experts`: _handle_piecewise_cuda_graph and _handle_moe_kernel_config of
     server_args.py, piecewise_cuda_graph_disabled_model_archs of model_config.py, sglang 0.5.10.post1 (read 2026-11-27).
     """
     sparse = model.latent is not None and model.latent.indexer is not None

@@ -282,7 +282,8 @@ class Deployment:
         `light`: without experts that no router chose, and without what pads experts.
         """
         ops = with_every_expert(self.ops) if self.engine.every_expert and not light else self.ops
-        if not light and (multiples := self.engine.memory.expert_multiples(self.hardware)):
+        multiples = self.engine.memory.expert_multiples(self.hardware, self.layout.format_of("experts"))
+        if multiples and not light:
             ops = tuple(op.with_padded_experts(*multiples) for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:

@@ -36,10 +36,11 @@ def padding_bytes(deployment: Deployment) -> float:
     Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1. On B200 they become 3,072 both ways in
     releases before 0.33.
     """
-    multiples = deployment.engine.memory.expert_multiples(deployment.hardware)
-    if not multiples or deployment.layout.format_of("experts") != "mxfp4":
+    stored = deployment.layout.format_of("experts")
+    multiples = deployment.engine.memory.expert_multiples(deployment.hardware, stored)
+    if not multiples:
         return 0.0
-    return _expert_padding(deployment, *multiples) * number_format("mxfp4").size_bytes / deployment.layout.pp
+    return _expert_padding(deployment, *multiples) * number_format(stored).size_bytes / deployment.layout.pp
 
 
 def _expert_padding(deployment: Deployment, wide: int, high: int) -> float:

@@ -73,9 +73,12 @@ class MemoryRule(Strict):
     pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
     pads_wider: tuple[str, ...] = ()  # those of them whose experts are padded to WIDER_MULTIPLES
 
-    def expert_multiples(self, hardware: Hardware) -> tuple[int, int] | None:
-        """Return the multiples of hidden and of intermediate columns that mxfp4 experts have; None: as they are."""
-        if hardware.family not in self.pads_experts:
+    def expert_multiples(self, hardware: Hardware, stored: str) -> tuple[int, int] | None:
+        """Return the multiples of hidden and of intermediate columns that experts in a format have; None: as they are.
+
+        Those in mxfp4 alone are padded.
+        """
+        if stored != "mxfp4" or hardware.family not in self.pads_experts:
             return None
         return WIDER_MULTIPLES if hardware.family in self.pads_wider else EXPERT_MULTIPLES
 

@@ -270,11 +270,11 @@ class Op:
         )
 
     def with_padded_experts(self, wide: int, high: int) -> "Op":
-        """Return this op for kernels whose mxfp4 experts have multiples of `wide` hidden, `high` intermediate columns.
+        """Return this op for kernels whose experts have multiples of `wide` hidden and `high` intermediate columns.
 
         What pads them is read and multiplied as the rest is.
         """
-        if self.experts is None or not self.inputs or self.format != "mxfp4":
+        if self.experts is None or not self.inputs:
             return self
         hidden = self.columns if self.shared_inputs == NOTHING else self.inputs
         growth = padded_over(hidden, wide) * padded_over(self.experts.width, high)

@@ -74,10 +74,10 @@ def panel_s(gemm: Gemm, op: Op) -> float:
     return op.weight_bytes * PANEL / op.columns / gemm.panel_bytes_per_s
 
 
-def padding(gemm: AchievedGemm, rows: Array) -> Array:
+def row_padding(gemm: AchievedGemm, rows: Array) -> Array:
     """Return multiplied over needed rows of a dense GEMM: `least_rows` at least.
 
-    >>> float(padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), 16.0))
+    >>> float(row_padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), 16.0))
     4.0
     """
     return np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0))

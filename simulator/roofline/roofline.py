@@ -21,8 +21,8 @@ from simulator.roofline.gemm import (
     K_LOOP_EXPONENT,
     AchievedGemm,
     exponent_of,
-    padding,
     panel_s,
+    row_padding,
     soft_maximum,
 )
 from simulator.roofline.scan import scan_s
@@ -134,7 +134,7 @@ class Rates:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             if gemm.least_rows:
-                compute_s = compute_s * padding(gemm, rows_of(op, counts) / np.maximum(counts.steps, 1.0))
+                compute_s = compute_s * row_padding(gemm, rows_of(op, counts) / np.maximum(counts.steps, 1.0))
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
