@@ -94,8 +94,8 @@ class KernelRules(Strict):
     )
     vector_only: bool = Field(
         False,
-        description="GEMMs and attention run in a CPU's vector unit (Hardware.vector_flops_per_s), not in its matrix"
-        " unit, but for the formats of `amx` in builds that have it",
+        description="GEMMs and attention run in the vector units of a device (Hardware.vector_flops_per_s), not in its"
+        " matrix units, but for the formats of `amx` on CPUs in builds that have it",
     )
     amx: tuple[FormatName, ...] = Field(
         (), description="formats with kernels for AMX, which the engine's setting `amx` switches on"

@@ -156,7 +156,7 @@ class Hardware(Profile):
     sold_with_gb: dict[int, Bytes] = {}  # other memories of machines with it, in GB: what the device may use of each
     memory_bytes_per_s: BytesPerS
     peak_flops_per_s: dict[PeakName, FlopsPerS]
-    vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of a CPU's vector unit, where the peaks are of another (AMX)
+    vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of its vector units, where the peaks are of others (AMX)
     l2_cache_bytes: Bytes | None = None
     multiprocessors: Whole | None = None  # streaming multiprocessors, compute units
     link: DeviceLink | None = None

@@ -464,6 +464,40 @@ def test_every_device_of_the_published_measurements_is_in_the_library():
         assert load_hardware(name).id in DEVICES, name
 
 
+@pytest.mark.parametrize(
+    ("device", "dtype", "tera_flops_per_s"),
+    [  # torch.mm of square matrices, the best of 1,024 to 10,240 (zzc0721/torch-performance-test-data)
+        ("rx-7900-xt", "fp16", 82),
+        ("rx-6650-xt", "fp32", 9.4),
+        ("rx-9060-xt", "bf16", 66),
+        ("arc-a770-16", "bf16", 85),
+        ("m3-max", "fp16", 12.8),
+        ("v100-pcie-32", "fp16", 84),
+        ("p40", "fp32", 10.1),
+        ("rtx-2070-super", "fp16", 37),
+        ("rtx-5070", "fp16", 67),
+        ("rtx-3060-12", "bf16", 25.5),
+        ("rtx-4060-laptop", "fp16", 30.8),
+        ("rtx-5060-laptop", "fp16", 38),
+        ("rtx-3050ti-laptop", "fp16", 18.3),
+        ("rtx-5090d-v2", "bf16", 232),
+    ],
+)
+def test_products_of_matrices_run_at_the_rates_that_torch_reaches(device, dtype, tera_flops_per_s):
+    hardware = load_hardware(device)
+    reached = hardware.peak_flops_per_s[dtype] * hardware.achievable.gemm[dtype].compute_fraction
+    assert reached / 1e12 == pytest.approx(tera_flops_per_s, rel=0.12)
+
+
+def test_geforce_that_accumulates_at_half_rate_is_a_family_apart():
+    """Turing's tensor cores: 4 x fp32 in fp16 with fp32 sums on GeForce, 8 x on Quadro, none in GTX 16."""
+    ratios = {"rtx-2080ti": 4, "quadro-rtx-6000": 8, "t4": 8, "gtx-1660ti": 2}
+    for device, ratio in ratios.items():
+        found = load_hardware(device)
+        assert found.peak_flops_per_s["fp16"] / found.peak_flops_per_s["fp32"] == pytest.approx(ratio, rel=0.01)
+        assert (found.family == "turing-geforce") == (ratio == 4), device
+
+
 def test_capped_and_cut_devices_share_the_generation_but_not_the_cap():
     """H20: 15 % of the H100's products, 119 % of its bandwidth; A800: two thirds of A100's NVLink."""
     h20, h100, a800, a100 = (load_hardware(each) for each in ("h20", "h100", "a800", "a100"))
