@@ -127,6 +127,7 @@ class Engine(Profile):
     output_estimate: OutputEstimate | None = None  # a request waits until there is room for what outputs may become
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
     scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
+    num_scheduler_steps: Annotated[int, Field(ge=1)] = 1  # decode steps that are decided at once (vLLM V0)
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     async_scheduling: bool = False
     chunked_prefill: bool = True

@@ -117,7 +117,8 @@ def _admissions(s: State, now_s: float) -> None:
         if book.is_full:
             return
         expect(s)
-    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // (1 + limits.draft_tokens))
+    each = 1 if limits.num_scheduler_steps > 1 else 1 + limits.draft_tokens  # tokens of a decode in one pass
+    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // each)
     while book.budget > 0 and book.running < places and book.waiting > 0:
         if not _admit_head(s, now_s):
             break

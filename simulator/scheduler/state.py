@@ -66,6 +66,7 @@ class SchedulerLimits(NamedTuple):
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
     max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit
     first_call_s: float = 0.0  # what an engine's first step takes longer: nothing has warmed it up
+    num_scheduler_steps: int = 1  # rule N: a step of decodes is so many in one; `draft_tokens` is then one less
 
 
 MAX_DRAFT_TOKENS = 32

@@ -51,13 +51,14 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         batch_wait_s=float(engine.batch_wait_s),
         prefix_block_tokens=prefix_block_tokens,
         host_prefix_blocks=plan.host_prefix_blocks(prefix_block_tokens) if prefix_block_tokens else 0,
-        draft_tokens=deployment.draft_tokens,
+        draft_tokens=deployment.draft_tokens or engine.num_scheduler_steps - 1,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else _longest(plan),
         first_call_s=deployment.first_call_s,
+        num_scheduler_steps=engine.num_scheduler_steps,
     )
     return _with_estimate(allowed, deployment)
 

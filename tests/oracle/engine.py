@@ -71,6 +71,7 @@ class OracleBatch(list[tuple[int, int]]):
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
     window: int = 0
+    at_once: int = 1  # N
 
 
 Jobs = Sequence[tuple[float, int, int] | OracleJob]
@@ -116,6 +117,7 @@ class OracleLimits:
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
+    num_scheduler_steps: int = 1  # N
     async_scheduling: bool = False
     scheduler_recv_interval: int = 1
     window: int = 0
@@ -386,7 +388,8 @@ class OracleEngine:
         return True
 
     def _left(self, plan: Plan) -> int:
-        return self.limits.max_num_batched_tokens - sum(new for _, new in plan)
+        at_once = self.limits.num_scheduler_steps  # N: one after the other, a token of each sequence
+        return self.limits.max_num_batched_tokens - sum(new // at_once if each.decodes else new for each, new in plan)
 
     def _new_tokens(self, request: OracleRequest, computed: int, left: int) -> int:
         """Rule 7, L, S1: what a request computes next."""
@@ -428,7 +431,7 @@ class OracleEngine:
 
     def _places(self) -> int:
         """S1: with drafts no more than the budget reaches."""
-        drafts = self.limits.draft_tokens
+        drafts = self.limits.draft_tokens if self.limits.num_scheduler_steps == 1 else 0
         most = self.limits.max_num_batched_tokens // (1 + drafts) if drafts else self.limits.max_num_seqs
         return min(self.limits.max_num_seqs, most)
 
@@ -552,7 +555,9 @@ class OracleEngine:
             request.decodes = request.computed_tokens == request.known_tokens
             return int(request.decodes)
         request.decode_steps += 1
-        if self.limits.expected_acceptance:
+        if self.limits.num_scheduler_steps > 1:
+            produced = self.limits.num_scheduler_steps
+        elif self.limits.expected_acceptance:
             produced = expected(self.limits.acceptance, request.decode_steps)
         else:
             produced = sampled(self.limits.acceptance, request.number, request.computed_tokens)
@@ -598,6 +603,7 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
     batch.window = engine.limits.window
+    batch.at_once = engine.limits.num_scheduler_steps
     takes_s = seconds(batch) + (0.0 if engine.shown_s else engine.limits.first_call_s)
     return OracleStep(
         start_s,
@@ -630,7 +636,12 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError(f"{limits.policy!r} goes with neither H nor V")
     if limits.window_groups and not limits.window:
         raise ValueError("windowed groups have a window")
-    if len(limits.acceptance) != limits.draft_tokens:
+    if limits.num_scheduler_steps > 1:
+        if limits.policy != "prompts-first" or limits.chunked_prefill or limits.acceptance:
+            raise ValueError("N goes with whole prompts before decodes, and not with S")
+        if limits.draft_tokens != limits.num_scheduler_steps - 1:
+            raise ValueError("N: a decode produces one token more than draft_tokens says")
+    elif len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
     if limits.prefix_block_tokens % limits.block_size:
         raise ValueError("a prefix block is whole blocks")

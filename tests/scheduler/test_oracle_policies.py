@@ -35,6 +35,7 @@ EVERYTHING = {
     "async_scheduling": st.booleans(),
     "scheduler_recv_interval": st.sampled_from([1, 1, 4]),
 }
+WHOLE = {"policy": "prompts-first", "chunked_prefill": False, "least_free_blocks": st.sampled_from([0, 0, 5])}
 RULES = {
     "Q: priorities": cases(policy=MIXING, by_priority=True),
     "L: long prompts": cases(policy=MIXING, long_prefill_tokens=st.integers(1, 12)),
@@ -56,6 +57,10 @@ RULES = {
     "P10: prefilled": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, prefilled=True),
     "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
+    "N: steps at once": cases(policy="prompts-first", chunked_prefill=False, num_scheduler_steps=st.integers(2, 9)),
+    "N: everything": cases(
+        blocks_per_prefix=3, groups=GROUPS, by_priority=st.booleans(), num_scheduler_steps=st.integers(2, 9), **WHOLE
+    ),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
     "K: uncached": cases(policy="uncached", groups=WINDOWED),

@@ -106,7 +106,7 @@ def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     assert place(replace(server, model="Llama-3.1-8B")).deployment.engine.prompt_interval == 0
     assert recipe(replace(server, model="Llama-3.1-8B")).gathered_steps == 0
     amd = replace(server, model="Llama-2-70b", hardware="AMD MI325X", engine="vLLM 0.6.5.dev964+mlperf50")
-    assert recipe(amd).gathered_steps == 4  # half of num_scheduler_steps
+    assert place(amd).deployment.engine.num_scheduler_steps == 9
 
 
 def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():

@@ -211,11 +211,6 @@ class Mlperf(Recipe):
         return OpenLoop(rate_per_s, float(replicas))
 
     @property
-    def gathered_steps(self) -> int:
-        """Steps that a prompt waits until those decided at once are over: half of them on average; offline none."""
-        return self.entry.steps // 2 if self.entry and self.setup.regime == "open_loop" else 0
-
-    @property
     def latency_limits_s(self) -> tuple[float, float] | None:
         """Bounds in seconds on the p99 of TTFT and TPOT that a valid run of the scenario keeps; offline none."""
         if self.setup.regime != "open_loop":
