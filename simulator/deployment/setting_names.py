@@ -45,7 +45,7 @@ ONE_OR_MORE = (
 )
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
-    *("bucket_size", "drift_tokens", "gathered_steps", "prompt_interval"),
+    *("bucket_size", "drift_tokens", "gathered_steps", "least_waiting", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads")  # fields of Settings

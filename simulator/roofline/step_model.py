@@ -68,7 +68,7 @@ class StepModel:
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
     prompt_least_s: float = 0.0  # of a step with prompts (FittedMultipliers.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
-    num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule N of docs/serving-rules.md)
+    num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule Y of docs/serving-rules.md)
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
     @cached_property

@@ -64,7 +64,7 @@ def begin_drafting(s: State, j: int) -> None:
 def produced(s: State, j: int) -> int:
     """Return how many tokens the decoding sequence at `j` produces in the step that the tick counts already.
 
-    Rules S2, S3 and N.
+    Rules S2, S3 and Y.
     """
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
     if limits.num_scheduler_steps > 1:

@@ -131,7 +131,7 @@ def _decode_seconds(s: State, table: StepTable) -> float:
 def _steps_at_once_seconds(s: State, table: StepTable) -> float:
     """Return how long several decode steps take that the host prepares once, none of which ends before the last.
 
-    Rule N: each reads one token of every sequence more than the one before it.
+    Rule Y: each reads one token of every sequence more than the one before it.
     """
     book, count = s.book[0], s.limits.num_scheduler_steps
     later, windowed = (count - 1) / 2, 0.0  # tokens that a sequence has more on average than in the first of them

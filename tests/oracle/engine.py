@@ -71,7 +71,7 @@ class OracleBatch(list[tuple[int, int]]):
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
     window: int = 0
-    at_once: int = 1  # N
+    at_once: int = 1  # Y
 
 
 Jobs = Sequence[tuple[float, int, int] | OracleJob]
@@ -108,6 +108,7 @@ class OracleLimits:
     admit_full_output: bool = False
     least_free_blocks: int = 0
     estimate: OracleEstimate | None = None  # J
+    least_waiting: int = 0  # M
     prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
@@ -117,7 +118,7 @@ class OracleLimits:
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
-    num_scheduler_steps: int = 1  # N
+    num_scheduler_steps: int = 1  # Y
     async_scheduling: bool = False
     scheduler_recv_interval: int = 1
     window: int = 0
@@ -198,6 +199,7 @@ class OracleEngine:
     shown_s: float = 0.0  # E: of the last step that ended
     decode_steps: int = 0  # so far
     admitted_at: int = 0  # of these
+    looked: bool = False  # M: whether the last step was open to new requests
     received_at: int = 0  # of these (V)
     ratio: float = 0.0  # J
     full: bool = False  # J
@@ -388,7 +390,7 @@ class OracleEngine:
         return True
 
     def _left(self, plan: Plan) -> int:
-        at_once = self.limits.num_scheduler_steps  # N: one after the other, a token of each sequence
+        at_once = self.limits.num_scheduler_steps  # Y: one after the other, a token of each sequence
         return self.limits.max_num_batched_tokens - sum(new // at_once if each.decodes else new for each, new in plan)
 
     def _new_tokens(self, request: OracleRequest, computed: int, left: int) -> int:
@@ -437,9 +439,13 @@ class OracleEngine:
 
     def _admit(self, plan: Plan) -> None:
         """Rule 10, with M, B, W, O, G and P."""
-        if self.running and self.blocks_free() < self.limits.least_free_blocks:
-            return
-        if self.running and self.decode_steps - self.admitted_at < self.limits.prompt_interval:
+        closed = self.blocks_free() < self.limits.least_free_blocks
+        closed = closed or self.decode_steps - self.admitted_at < self.limits.prompt_interval
+        if least := self.limits.least_waiting:
+            few = self.looked and len(self.waiting) < least
+            closed = closed or few or len(self.running) >= self._places()
+        self.looked = not (closed and self.running)
+        if closed and self.running:
             return
         while self.waiting and self._left(plan) > 0 and len(self.running) < self._places():
             request = self.waiting[0]
@@ -629,7 +635,8 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError(f"unknown policy {limits.policy!r}")
     prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.prompt_interval or limits.estimate or prefilled
+    more = more or limits.least_free_blocks or limits.least_waiting or limits.prompt_interval
+    more = more or limits.estimate or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B, J")
     if limits.policy in ("static", "uncached") and (limits.async_scheduling or limits.scheduler_recv_interval > 1):
@@ -638,9 +645,9 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError("windowed groups have a window")
     if limits.num_scheduler_steps > 1:
         if limits.policy != "prompts-first" or limits.chunked_prefill or limits.acceptance:
-            raise ValueError("N goes with whole prompts before decodes, and not with S")
+            raise ValueError("Y goes with whole prompts before decodes, and not with S")
         if limits.draft_tokens != limits.num_scheduler_steps - 1:
-            raise ValueError("N: a decode produces one token more than draft_tokens says")
+            raise ValueError("Y: a decode produces one token more than draft_tokens says")
     elif len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
     if limits.prefix_block_tokens % limits.block_size:

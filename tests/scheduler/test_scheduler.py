@@ -287,6 +287,14 @@ def test_prompts_wait_for_free_blocks_beside_what_runs(least, step):
     assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
 
 
+@pytest.mark.parametrize(("least", "step"), [(0, 1), (1, 1), (2, 2)])
+def test_prompts_follow_prompts_only_if_enough_requests_wait(least, step):
+    """The second comes while the first is computed: next, or behind one step of decodes."""
+    few = limits(policy=state.PROMPTS_FIRST, least_waiting=least)
+    run = simulate(few, TABLE, requests_of([(0.0, 8, 9), (1e-9, 8, 2)]))
+    assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
+
+
 def test_prompts_wait_for_steps_with_a_decode_and_come_together():
     """Three such steps after the first prompt; then that of the second and third is itself the first of three."""
     load = requests_of([(0.0, 4, 20), (1e-9, 4, 20), (1e-9, 4, 20), (0.0045, 4, 1)])

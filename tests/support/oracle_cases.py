@@ -76,7 +76,7 @@ def seconds(batch: OracleBatch) -> float:
 
 
 def _seconds_at_once(batch: OracleBatch) -> float:
-    """N: decode steps one after the other, whose host time comes once; windows overlap as drafts' do (S6)."""
+    """Y: decode steps one after the other, whose host time comes once; windows overlap as drafts' do (S6)."""
     count, worked_s = len(batch), 0.0
     for step in range(batch.at_once):
         reads = sum(past + 1 + step for _, past in batch)
@@ -119,6 +119,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         admit_full_output=rules.admit_full_output,
         least_free_blocks=rules.least_free_blocks,
         **estimate_of(rules),
+        least_waiting=rules.least_waiting,
         prompt_interval=rules.prompt_interval,
         long_prefill_tokens=rules.long_prefill_tokens,
         chunked_prefill=rules.chunked_prefill,

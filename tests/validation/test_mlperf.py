@@ -124,7 +124,7 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
     }
     assert limits_of == {
         ("AMD MI300X", "0.4.3+rocm614"): (2048, 65_536, 0.99),
-        ("AMD MI300X", "0.6.5"): (650, 40_960, 1.0),
+        ("AMD MI300X", "0.6.5"): (608, 40_960, 1.0),
         ("AMD MI325X", "0.6.5"): (2048, 65_536, 0.98),
     }
 

@@ -28,12 +28,13 @@ class Entry(NamedTuple):
     memory_fraction: float | None = None
     num_scheduler_steps: int = 1  # decode steps that are decided at once
     least_free_share: float = 0.0  # of the cache: prompts wait while less of it is free
+    least_waiting: int = 0  # requests for which prompts are computed twice in a row
     chunked_prefill: bool = True
     prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
 
 
 # engine settings of an Entry
-RULES = ("least_free_share", "chunked_prefill", "prompt_interval", "num_scheduler_steps")
+RULES = ("least_free_share", "least_waiting", "chunked_prefill", "prompt_interval", "num_scheduler_steps")
 # Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
 # come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
 # and a prompt after some 20 steps, and adp_balancing_batching_wait_iters of 10 follow
@@ -115,20 +116,24 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
 RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
 
 
-def _amd(seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0) -> Entry:
-    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free)
+def _amd(
+    seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0, waiting: int = 0
+) -> Entry:
+    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free, waiting)
 
 
 MI300X, MI325X = ("mi300x",), ("mi325x",)
-# as above; guess, for the scheduler's code is not published: of Llama-2-70b offline MAX_TARGET_DECODE_BATCH is the most
-# sequences that run, and the 2,200 blocks of MIN_REQUIRE_PREFILL_GPU_BLOCK, a tenth of the cache, are such a room
+# as above, and the scheduler of Llama-2-70b: setup_AMD/vllm_patches of ASUSTeK and setup/vllm_patches of open/AMD, v5.1
+# (2026-11-27): MAX_TARGET_DECODE_BATCH sequences run, prompts wait for MIN_REQUIRE_PREFILL_GPU_BLOCK, 2,200 blocks of 32
+# tokens of 751,700, and directly after prompts for MIN_REQUIRE_PREFILL_QUERY requests. Between
+# MIN_TARGET_DECODE_BATCH and the most, a multiple of STEP_DECODE_BATCH of those that run decode: not modelled
 AMD_ENTRIES = (
-    ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, 11, 0.1)),
+    ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, 11, 0.094)),
     ("llama-2-70b", MI300X, "I", _amd(600, 40_960, 1.0, 8)),
-    ("llama-2-70b", MI300X, "", _amd(650, 40_960, 1.0, 9)),
+    ("llama-2-70b", MI300X, "", _amd(608, 40_960, 1.0, 9, waiting=8)),
     ("llama-2-70b", MI325X, "O", _amd(2048, 65_536, 0.98, 7)),
     ("llama-2-70b", MI325X, "I", _amd(3840, 43_008, 1.0)),
-    ("llama-2-70b", MI325X, "", _amd(1024, 40_960, 1.0, 9)),
+    ("llama-2-70b", MI325X, "", _amd(832, 40_960, 1.0, 9, waiting=10)),
     ("mixtral-8x7b", MI300X, "O", _amd(5000, 51_200, 0.97, 9)),
     ("mixtral-8x7b", MI300X, "", _amd(4096, 32_000, 0.99, 8)),
     ("mixtral-8x7b", MI325X, "O", _amd(4736, 51_200, 0.96, 13)),
