@@ -123,9 +123,9 @@ def _amd(
 
 
 MI300X, MI325X = ("mi300x",), ("mi325x",)
-# as above, and the scheduler of Llama-2-70b: setup_AMD/vllm_patches of ASUSTeK and setup/vllm_patches of open/AMD, v5.1
-# (2026-11-27): MAX_TARGET_DECODE_BATCH sequences run, prompts wait for MIN_REQUIRE_PREFILL_GPU_BLOCK, 2,200 blocks of 32
-# tokens of 751,700, and directly after prompts for MIN_REQUIRE_PREFILL_QUERY requests. Between
+# as above, and the scheduler of Llama-2-70b: setup_AMD/vllm_patches of ASUSTeK, setup/vllm_patches of open/AMD, v5.1
+# (2026-11-27). MAX_TARGET_DECODE_BATCH sequences run, prompts wait for MIN_REQUIRE_PREFILL_GPU_BLOCK, 2,200 blocks of
+# 32 tokens of 751,700, and directly after prompts for MIN_REQUIRE_PREFILL_QUERY requests. Between
 # MIN_TARGET_DECODE_BATCH and the most, a multiple of STEP_DECODE_BATCH of those that run decode: not modelled
 AMD_ENTRIES = (
     ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, 11, 0.094)),
