@@ -109,6 +109,18 @@ def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     assert place(amd).deployment.engine.num_scheduler_steps == 9
 
 
+@pytest.mark.parametrize(
+    ("model", "tp", "replicas", "limits_"),
+    [("Llama-2-70b", 2, 4, (160, 320, 0.99)), ("Llama-3.1-8B", 1, 8, (448, 576, 0.9))],
+)
+def test_cards_of_intels_entries_are_two_devices_each(model, tp, replicas, limits_):
+    given = {**SERVER, "hardware": "Intel Arc Pro B60", "devices": 4, "engine": "vLLM 0.9.0, PyTorch 2.7.0"}
+    found = place(setup(**given, model=model, weight_dtype="int4"))
+    deployment = found.deployment
+    assert (deployment.tp, found.replicas, deployment.layout.cache_dtype) == (tp, replicas, "int8")
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens, deployment.memory_fraction) == limits_
+
+
 def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
     amd = setup(**{**SERVER, **B200, "engine": "vLLM 0.6.5"}, model="Llama-2-70b")
     found = {

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     least_free_share: float = 0.0  # of the cache: prompts wait while less of it is free
     least_waiting: int = 0  # requests for which prompts are computed twice in a row
     chunked_prefill: bool = True
+    cache_dtype: str = ""  # of the KV cache, where it is not the row's or the checkpoint's
     prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
 
 
@@ -115,6 +116,14 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
 )
 RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
 
+# servers of closed/Intel of v5.1 (code/*/pytorch-xpu/model_init/*/init_env_server, init_env_shared, SUT.py; read
+# 2026-11-27): requests for each of eight devices (QPS_PER_XPU 0.9625 of the stated 7.7), two on each card
+DUAL = "arc-pro-b60"
+INTEL_ENTRIES = {
+    "llama-2-70b": Entry(2, 1, 160, 320, memory_fraction=0.99, cache_dtype="int8"),
+    "llama-3.1-8b": Entry(1, 1, 448, 576, cache_dtype="int8"),
+}
+
 
 def _amd(
     seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0, waiting: int = 0
@@ -151,6 +160,8 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
     known, other = ENTRIES, None
     if hardware.vendor == "AMD":
         known, other = AMD_V4 if is_amd_v4(setup) else AMD_ENTRIES, AMD
+    elif hardware.id == DUAL:
+        return INTEL_ENTRIES.get(model) if setup.regime == "open_loop" else None
     elif setup.engine == "CUDA 12.2":
         return RED_HAT
     elif not setup.engine.startswith("TensorRT"):
