@@ -42,7 +42,8 @@ def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
         because = "the highest rate within an SLO needs bounds, and requests at a rate"
         raise InfercastError("--within-slo", because, "Give --slo ttft:2s,tpot:200ms and --request-rate")
     saturated = scenario.report(replace(workload, arrivals=ClosedLoop(workload.request_count)), progress)
-    highest = min(SHARE_SERVED * _steady_per_s(saturated), MOST_OF_ASKED * asked.rate_per_s)
+    most_per_s = _steady_per_s(saturated, _tokens_at_once(scenario))
+    highest = min(SHARE_SERVED * most_per_s, MOST_OF_ASKED * asked.rate_per_s)
     low, high, rate_per_s, kept = 0.0, highest, highest, None
     for _ in range(TRIES):
         report = scenario.report(workload.at_rate(rate_per_s), progress)
@@ -58,8 +59,14 @@ def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
     return kept or found
 
 
-def _steady_per_s(report: Report) -> float:
-    """Return the steady requests/s of a run of all requests at once: decoded tokens/s in STEADY_PART / mean output.
+def _tokens_at_once(scenario: Scenario) -> float:
+    """Return the tokens of a sequence that a row of decodes in the table of steps stands for."""
+    deployment = scenario.deployment
+    return deployment.tokens_per_step * deployment.engine.num_scheduler_steps
+
+
+def _steady_per_s(report: Report, tokens_at_once: float) -> float:
+    """Return the steady requests/s of a run of all requests at once: decodes/s in STEADY_PART / mean of a request.
 
     Counting the requests that finish then would overestimate it: the short ones finish first. The front ends, each of
     which streams one token after the other, bound it from above.
@@ -67,7 +74,8 @@ def _steady_per_s(report: Report) -> float:
     steps, outputs = report.run.steps, report.run.requests.output_tokens
     starts, ends = (share * report.duration_s for share in STEADY_PART)
     inside = (steps.start_s >= starts) & (steps.start_s < ends)
-    decoded = float(steps.decodes[inside].sum() / max(1.0, outputs.mean() - 1.0))
+    needed = float(np.ceil((outputs - 1.0) / tokens_at_once).mean())
+    decoded = float(steps.decodes[inside].sum() / max(1.0, needed))
     engine_per_s = decoded / (ends - starts) or len(outputs) / report.duration_s
     stream_s = report.run.limits.stream_s * float(outputs.mean())  # of the front end, per request
     front_ends = report.run.replicas if isinstance(report.run, FleetRun) else 1

@@ -69,6 +69,7 @@ class Deployment:
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", MORE_TOKENS)
         self._refuse_drafts()
+        self._refuse_steps_at_once()
         refuse_layers_on_host(self.model, self.engine, self.settings.offload)
         if not any(op.experts for op in self.ops):
             self._refuse_without_experts()
@@ -104,6 +105,17 @@ class Deployment:
         if 1 + self.draft_tokens > self.max_num_batched_tokens:
             given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step verifies all drafts of a sequence", MORE_TOKENS)
+
+    def _refuse_steps_at_once(self) -> None:
+        """Refuse what vLLM refuses beside num_scheduler_steps (engine/arg_utils.py), and what is not modelled."""
+        if self.engine.num_scheduler_steps == 1:
+            return
+        given = f"num_scheduler_steps {self.engine.num_scheduler_steps} in {self.engine.id}"
+        if self.draft_tokens:
+            raise InfercastError(given, "vLLM refuses it beside speculative decoding", "Leave one of them out")
+        if self.engine.policy != "prompts-first" or self.engine.chunked_prefill or self.layout.pp > 1:
+            because = "it is modelled for the scheduler of vLLM V0, without chunked prefill and stages"
+            raise NotModelledError(given, because, "Leave it out, or add --set chunked_prefill=false with vllm-0.5")
 
     @property
     def tp(self) -> int:
@@ -267,6 +279,7 @@ class Deployment:
             kernels=kernels,
             draft_ops=self.draft.ops,
             draft_tokens=self.draft_tokens,
+            num_scheduler_steps=engine.num_scheduler_steps,
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=self._loaded_token_s(light=light),
             host_cost=on_host,

@@ -124,9 +124,11 @@ class Engine(Profile):
     admit_full_prompt: bool = False
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
+    least_waiting: Annotated[int, Field(ge=0)] = 0  # requests for which prompts are computed twice in a row
     output_estimate: OutputEstimate | None = None  # a request waits until there is room for what outputs may become
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came
     scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
+    num_scheduler_steps: Annotated[int, Field(ge=1)] = 1  # decode steps that are decided at once (vLLM V0)
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     async_scheduling: bool = False
     chunked_prefill: bool = True

@@ -72,6 +72,11 @@ class Overheads(Strict):
         """Return the seconds of requests outside the steps, by the lengths of their prompts (the same shape)."""
         return np.asarray(sum(self.request_parts(prompt_tokens).values()))
 
+    @property
+    def each_s(self) -> Floats:
+        """The seconds of `host_s` per step, per sequence and per cached token, shape (3,)."""
+        return np.array([self.step_s, self.sequence_s, self.cached_token_s], np.float64)
+
     def host_s(self, counts: Counts) -> Array:
         """Return the seconds of a step that no kernel hides: step + sequences + cached tokens."""
         cached_s = self.cached_token_s * counts.decode_reads

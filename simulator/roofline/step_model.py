@@ -26,7 +26,8 @@ class StepTable(NamedTuple):
     cache take no less than `lone_s` for each token that a decoding sequence reads on average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
-    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`.
+    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
+    host takes: per step, per sequence and per cached token (Overheads.host_s).
     """
 
     token_s: Floats
@@ -37,6 +38,7 @@ class StepTable(NamedTuple):
     least_s: float = 0.0
     prompt_least_s: float = 0.0
     lone_s: Floats = np.zeros(2)
+    host_s: Floats = np.zeros(3)
 
 
 READ_TOKENS = 1e9  # so many that launches do not count
@@ -66,6 +68,7 @@ class StepModel:
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
     prompt_least_s: float = 0.0  # of a step with prompts (FittedMultipliers.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
+    num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule Y of docs/serving-rules.md)
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
     @cached_property
@@ -84,7 +87,8 @@ class StepModel:
         `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
         """
         costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
-        host_s = 0.0 if self.light else self.overheads.host_s(counts)
+        at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
+        host_s = 0.0 if self.light else self.overheads.host_s(counts) / at_once
         by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
         least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
         host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
@@ -142,6 +146,7 @@ class StepModel:
             self.least_s,
             self.prompt_least_s,
             self._lone_s(),
+            np.zeros(3) if self.light else self.overheads.each_s,
         )
 
     def _lone_s(self) -> Floats:
@@ -171,7 +176,8 @@ class StepModel:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        return replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0, seconds_alone=True)
+        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)
+        return replace(bare, num_scheduler_steps=1, seconds_alone=True)
 
 
 def _reads(sequences: float) -> Iterator[Counts]:

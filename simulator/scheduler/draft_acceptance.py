@@ -64,9 +64,11 @@ def begin_drafting(s: State, j: int) -> None:
 def produced(s: State, j: int) -> int:
     """Return how many tokens the decoding sequence at `j` produces in the step that the tick counts already.
 
-    Rules S2 and S3.
+    Rules S2, S3 and Y.
     """
     limits, slot, tick = s.limits, s.slots[j], s.book[0].tick
+    if limits.num_scheduler_steps > 1:
+        return int(limits.num_scheduler_steps)
     if limits.expected_acceptance:
         steps, per_step = tick - slot.joined_tick, limits.tokens_per_step
         tokens = int(math.floor(steps * per_step + 1e-9) - math.floor((steps - 1) * per_step + 1e-9))

@@ -111,13 +111,18 @@ def _admissions(s: State, now_s: float) -> None:
     """Admit requests from the head of the queue while token budget, sequence slots and blocks last."""
     book, limits = s.book[0], s.limits
     since, waiting = book.tick - book.admitted_tick, book.waiting
-    if book.running > 0 and (book.free_blocks < limits.least_free_blocks or since < limits.prompt_interval):
+    each = 1 if limits.num_scheduler_steps > 1 else 1 + limits.draft_tokens  # tokens of a decode in one pass
+    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // each)
+    is_closed = book.free_blocks < limits.least_free_blocks or since < limits.prompt_interval
+    if limits.least_waiting > 0:
+        is_closed = is_closed or book.running >= places or (book.has_looked == 1 and waiting < limits.least_waiting)
+        book.has_looked = 0 if is_closed and book.running > 0 else 1
+    if is_closed and book.running > 0:
         return
     if limits.estimated_tokens > 0:
         if book.is_full:
             return
         expect(s)
-    places = min(limits.max_num_seqs, limits.max_num_batched_tokens // (1 + limits.draft_tokens))
     while book.budget > 0 and book.running < places and book.waiting > 0:
         if not _admit_head(s, now_s):
             break

@@ -50,6 +50,7 @@ class SchedulerLimits(NamedTuple):
     ratio_decay: float = 0.0  # what a step of decodes takes from it,
     spare_tokens: int = 0  # and what a preemption adds to the tokens of each before it is set from them,
     ignores_eos: bool = False  # a prompt needs room until each has ended, instead of room for its own output
+    least_waiting: int = 0  # rule M: requests that may be admitted once more before decodes; 0: no such rule
     prompt_interval: int = 0  # beside running requests, nothing is admitted for so many decode steps after an admission
     scheduler_recv_interval: int = 1  # arrivals are received every so many steps of decodes alone (SGLang)
     long_prefill_tokens: int = 0  # of one prompt in a step at most (vLLM: long_prefill_token_threshold); 0: no limit
@@ -66,6 +67,7 @@ class SchedulerLimits(NamedTuple):
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
     max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit
     first_call_s: float = 0.0  # what an engine's first step takes longer: nothing has warmed it up
+    num_scheduler_steps: int = 1  # rule Y: a step of decodes is so many in one; `draft_tokens` is then one less
 
 
 MAX_DRAFT_TOKENS = 32
@@ -84,6 +86,7 @@ BOOK = np.dtype(  # the scheduler's counters
         for name in (
             "tick",  # decode steps so far
             "admitted_tick",  # tick of the last admission
+            "has_looked",  # 1: with least_waiting: the last step was open to new requests
             "received_tick",  # tick at which arrivals were received last
             "running",  # sequences in the running list
             "decoding",  # how many of them decode: the first ones

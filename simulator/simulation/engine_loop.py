@@ -99,7 +99,7 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     book, alone_s = s.book[0], _decode_seconds(s, table)
     first_s = s.limits.first_call_s if book.shown_s == 0.0 else 0.0  # no step has ended
     if book.prompt_tokens == 0:
-        return max(alone_s, table.least_s) + first_s, 0.0
+        return max(alone_s, table.least_s * s.limits.num_scheduler_steps) + first_s, 0.0
     tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
     host_s = table.prompt_least_s if tokens > s.limits.graph_tokens else 0.0
     seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s) + first_s
@@ -112,6 +112,8 @@ def _decode_seconds(s: State, table: StepTable) -> float:
     book, drafts = s.book[0], s.limits.draft_tokens
     if book.decode_now == 0:
         return 0.0
+    if s.limits.num_scheduler_steps > 1:
+        return _steps_at_once_seconds(s, table)
     ahead = book.tick + 1 + drafts
     reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
     if s.limits.window > 0:
@@ -123,6 +125,26 @@ def _decode_seconds(s: State, table: StepTable) -> float:
     mean, seen = reads / book.decoding, windowed / book.decoding
     alone += max(table.slopes[0] * reads, table.lone_s[0] * mean)
     return alone + max(table.slopes[1] * windowed, table.lone_s[1] * seen)
+
+
+@compiled
+def _steps_at_once_seconds(s: State, table: StepTable) -> float:
+    """Return how long several decode steps take that the host prepares once, none of which ends before the last.
+
+    Rule Y: each reads one token of every sequence more than the one before it.
+    """
+    book, count = s.book[0], s.limits.num_scheduler_steps
+    later, windowed = (count - 1) / 2, 0.0  # tokens that a sequence has more on average than in the first of them
+    reads = book.base_sum + book.decoding * (book.tick + 1 + later)
+    if s.limits.window > 0:
+        closed = book.decoding - book.open_reads
+        windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
+        windowed += book.decoding * later
+    each_s = table.token_s[book.decoding] + _look_up(table.logit_s, book.decoding)
+    each_s += max(table.slopes[0] * reads, table.lone_s[0] * reads / book.decoding)
+    each_s += max(table.slopes[1] * windowed, table.lone_s[1] * windowed / book.decoding)
+    host_s = table.host_s[0] + table.host_s[1] * book.decoding + table.host_s[2] * reads
+    return count * each_s - (count - 1) * host_s
 
 
 @compiled

@@ -42,6 +42,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         window_groups=plan.groups.limited,
         window_blocks=plan.window_blocks,
         admit_full_output=engine.admit_full_output,
+        least_waiting=engine.least_waiting,
         prompt_interval=engine.prompt_interval,
         least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
@@ -51,13 +52,14 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         batch_wait_s=float(engine.batch_wait_s),
         prefix_block_tokens=prefix_block_tokens,
         host_prefix_blocks=plan.host_prefix_blocks(prefix_block_tokens) if prefix_block_tokens else 0,
-        draft_tokens=deployment.draft_tokens,
+        draft_tokens=deployment.draft_tokens or engine.num_scheduler_steps - 1,
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graph_tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else _longest(plan),
         first_call_s=deployment.first_call_s,
+        num_scheduler_steps=engine.num_scheduler_steps,
     )
     return _with_estimate(allowed, deployment)
 
@@ -100,7 +102,7 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
 def _refuse_rules(deployment: Deployment) -> None:
     engine = deployment.engine
     lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
-    others = (*lengths, engine.least_free_share, engine.prompt_interval)
+    others = (*lengths, engine.least_free_share, engine.least_waiting, engine.prompt_interval)
     is_whole = POLICIES[engine.policy] in (STATIC, UNCACHED)
     if is_whole and (any(others) or engine.scheduler_recv_interval > 1):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"

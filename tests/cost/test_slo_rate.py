@@ -89,7 +89,7 @@ def test_the_capacity_of_a_run_leaves_out_its_first_wave_and_its_drain(served):
     found = []
     for count in (4_000, 40_000):
         report = at_once(spread, count)
-        found.append((count / report.duration_s, _steady_per_s(report)))
+        found.append((count / report.duration_s, _steady_per_s(report, 1.0)))
     (short_per_s, steady_per_s), (long_per_s, _) = found
     assert short_per_s < 0.95 * steady_per_s
     assert long_per_s == pytest.approx(steady_per_s, rel=0.03)
@@ -99,7 +99,9 @@ def test_the_capacity_of_a_run_is_no_more_than_its_front_end_streams(served):
     """Outputs of 100 tokens at 1 ms each: ten requests a second."""
     report = at_once(served)
     found = [
-        _steady_per_s(replace(report, run=replace(report.run, limits=report.run.limits._replace(stream_s=stream_s))))
+        _steady_per_s(
+            replace(report, run=replace(report.run, limits=report.run.limits._replace(stream_s=stream_s))), 1.0
+        )
         for stream_s in (0.0, 1e-6, 1e-3)
     ]
     assert found == pytest.approx([found[0], found[0], 10.0])
@@ -116,7 +118,7 @@ def test_of_a_rate_beyond_any_the_most_that_is_served_at_once_is_sent(served):
     """An unstated rate stands for as many requests as the SLO allows."""
     found = within_slo(replace(served, workload=served.workload.at_rate(EVERYTHING_PER_S)))
     sent_per_s = found.of_asked * EVERYTHING_PER_S
-    assert 0 < sent_per_s <= SHARE_SERVED * _steady_per_s(at_once(served)) * (1 + 1e-9)
+    assert 0 < sent_per_s <= SHARE_SERVED * _steady_per_s(at_once(served), 1.0) * (1 + 1e-9)
     assert p99_s(found, "tpot") <= 0.08
 
 

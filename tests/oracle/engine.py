@@ -71,6 +71,7 @@ class OracleBatch(list[tuple[int, int]]):
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
     window: int = 0
+    at_once: int = 1  # Y
 
 
 Jobs = Sequence[tuple[float, int, int] | OracleJob]
@@ -107,6 +108,7 @@ class OracleLimits:
     admit_full_output: bool = False
     least_free_blocks: int = 0
     estimate: OracleEstimate | None = None  # J
+    least_waiting: int = 0  # M
     prompt_interval: int = 0
     batch_size: int = 1
     batch_wait_s: float = 0.0
@@ -116,6 +118,7 @@ class OracleLimits:
     draft_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     expected_acceptance: bool = False
+    num_scheduler_steps: int = 1  # Y
     async_scheduling: bool = False
     scheduler_recv_interval: int = 1
     window: int = 0
@@ -196,6 +199,7 @@ class OracleEngine:
     shown_s: float = 0.0  # E: of the last step that ended
     decode_steps: int = 0  # so far
     admitted_at: int = 0  # of these
+    looked: bool = False  # M: whether the last step was open to new requests
     received_at: int = 0  # of these (V)
     ratio: float = 0.0  # J
     full: bool = False  # J
@@ -386,7 +390,8 @@ class OracleEngine:
         return True
 
     def _left(self, plan: Plan) -> int:
-        return self.limits.max_num_batched_tokens - sum(new for _, new in plan)
+        at_once = self.limits.num_scheduler_steps  # Y: one after the other, a token of each sequence
+        return self.limits.max_num_batched_tokens - sum(new // at_once if each.decodes else new for each, new in plan)
 
     def _new_tokens(self, request: OracleRequest, computed: int, left: int) -> int:
         """Rule 7, L, S1: what a request computes next."""
@@ -428,15 +433,19 @@ class OracleEngine:
 
     def _places(self) -> int:
         """S1: with drafts no more than the budget reaches."""
-        drafts = self.limits.draft_tokens
+        drafts = self.limits.draft_tokens if self.limits.num_scheduler_steps == 1 else 0
         most = self.limits.max_num_batched_tokens // (1 + drafts) if drafts else self.limits.max_num_seqs
         return min(self.limits.max_num_seqs, most)
 
     def _admit(self, plan: Plan) -> None:
         """Rule 10, with M, B, W, O, G and P."""
-        if self.running and self.blocks_free() < self.limits.least_free_blocks:
-            return
-        if self.running and self.decode_steps - self.admitted_at < self.limits.prompt_interval:
+        closed = self.blocks_free() < self.limits.least_free_blocks
+        closed = closed or self.decode_steps - self.admitted_at < self.limits.prompt_interval
+        if least := self.limits.least_waiting:
+            few = self.looked and len(self.waiting) < least
+            closed = closed or few or len(self.running) >= self._places()
+        self.looked = not (closed and self.running)
+        if closed and self.running:
             return
         while self.waiting and self._left(plan) > 0 and len(self.running) < self._places():
             request = self.waiting[0]
@@ -552,7 +561,9 @@ class OracleEngine:
             request.decodes = request.computed_tokens == request.known_tokens
             return int(request.decodes)
         request.decode_steps += 1
-        if self.limits.expected_acceptance:
+        if self.limits.num_scheduler_steps > 1:
+            produced = self.limits.num_scheduler_steps
+        elif self.limits.expected_acceptance:
             produced = expected(self.limits.acceptance, request.decode_steps)
         else:
             produced = sampled(self.limits.acceptance, request.number, request.computed_tokens)
@@ -598,6 +609,7 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
     batch.window = engine.limits.window
+    batch.at_once = engine.limits.num_scheduler_steps
     takes_s = seconds(batch) + (0.0 if engine.shown_s else engine.limits.first_call_s)
     return OracleStep(
         start_s,
@@ -623,14 +635,20 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError(f"unknown policy {limits.policy!r}")
     prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.prompt_interval or limits.estimate or prefilled
+    more = more or limits.least_free_blocks or limits.least_waiting or limits.prompt_interval
+    more = more or limits.estimate or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B, J")
     if limits.policy in ("static", "uncached") and (limits.async_scheduling or limits.scheduler_recv_interval > 1):
         raise ValueError(f"{limits.policy!r} goes with neither H nor V")
     if limits.window_groups and not limits.window:
         raise ValueError("windowed groups have a window")
-    if len(limits.acceptance) != limits.draft_tokens:
+    if limits.num_scheduler_steps > 1:
+        if limits.policy != "prompts-first" or limits.chunked_prefill or limits.acceptance:
+            raise ValueError("Y goes with whole prompts before decodes, and not with S")
+        if limits.draft_tokens != limits.num_scheduler_steps - 1:
+            raise ValueError("Y: a decode produces one token more than draft_tokens says")
+    elif len(limits.acceptance) != limits.draft_tokens:
         raise ValueError("acceptance says one probability per draft token")
     if limits.prefix_block_tokens % limits.block_size:
         raise ValueError("a prefix block is whole blocks")

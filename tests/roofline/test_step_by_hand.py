@@ -148,7 +148,7 @@ def test_a_step_at_achieved_rates():
     assert taken["engine host time"] == pytest.approx(6.0)
 
 
-ARRAYS = ("token_s", "logit_s", "slopes", "draft_s", "lone_s")
+ARRAYS = ("token_s", "logit_s", "slopes", "draft_s", "lone_s", "host_s")
 DEVICES = ("h200-sxm", "gb200")
 
 

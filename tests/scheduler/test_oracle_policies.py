@@ -26,6 +26,7 @@ EVERYTHING = {
     "chunked_prefill": st.booleans(),
     "admit_full_output": st.booleans(),
     "least_free_blocks": st.sampled_from([0, 0, 5]),
+    "least_waiting": st.sampled_from([0, 0, 3]),
     "prompt_interval": st.sampled_from([0, 0, 3]),
     "estimate": st.one_of(st.none(), ESTIMATES),
     "acceptance": st.sampled_from([(), *CHANCES]),
@@ -35,6 +36,12 @@ EVERYTHING = {
     "async_scheduling": st.booleans(),
     "scheduler_recv_interval": st.sampled_from([1, 1, 4]),
 }
+WHOLE = {
+    "policy": "prompts-first",
+    "chunked_prefill": False,
+    "least_free_blocks": st.sampled_from([0, 0, 5]),
+    "least_waiting": st.sampled_from([0, 0, 3]),
+}
 RULES = {
     "Q: priorities": cases(policy=MIXING, by_priority=True),
     "L: long prompts": cases(policy=MIXING, long_prefill_tokens=st.integers(1, 12)),
@@ -42,6 +49,7 @@ RULES = {
     "F: prompts first": cases(policy="prompts-first"),
     "O: full output": cases(policy=MIXING, admit_full_output=True),
     "M: margin": cases(policy=MIXING, least_free_blocks=st.integers(1, 20)),
+    "M: waiting": cases(policy=MIXING, least_waiting=st.integers(1, 6), least_free_blocks=st.sampled_from([0, 0, 5])),
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "J: outputs expected": cases(policy=MIXING, estimate=ESTIMATES),
     "J: prefix cache": cases(policy=MIXING, estimate=ESTIMATES, blocks_per_prefix=3, by_priority=st.booleans()),
@@ -56,6 +64,10 @@ RULES = {
     "P10: prefilled": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, prefilled=True),
     "P11: warm": cases(policy=MIXING, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS, warm=True),
     "S: speculation": cases(policy=MIXING, acceptance=st.sampled_from(CHANCES), expected_acceptance=st.booleans()),
+    "Y: yoked decodes": cases(policy="prompts-first", chunked_prefill=False, num_scheduler_steps=st.integers(2, 9)),
+    "Y: everything": cases(
+        blocks_per_prefix=3, groups=GROUPS, by_priority=st.booleans(), num_scheduler_steps=st.integers(2, 9), **WHOLE
+    ),
     "K: groups and windows": cases(policy=MIXING, groups=WINDOWED),
     "K: static": cases(policy="static", groups=WINDOWED, **BATCHES),
     "K: uncached": cases(policy="uncached", groups=WINDOWED),

@@ -287,11 +287,43 @@ def test_prompts_wait_for_free_blocks_beside_what_runs(least, step):
     assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
 
 
+@pytest.mark.parametrize(("least", "step"), [(0, 1), (1, 1), (2, 2)])
+def test_prompts_follow_prompts_only_if_enough_requests_wait(least, step):
+    """The second comes while the first is computed: next, or behind one step of decodes."""
+    few = limits(policy=state.PROMPTS_FIRST, least_waiting=least)
+    run = simulate(few, TABLE, requests_of([(0.0, 8, 9), (1e-9, 8, 2)]))
+    assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
+
+
 def test_prompts_wait_for_steps_with_a_decode_and_come_together():
     """Three such steps after the first prompt; then that of the second and third is itself the first of three."""
     load = requests_of([(0.0, 4, 20), (1e-9, 4, 20), (1e-9, 4, 20), (0.0045, 4, 1)])
     run = simulate(limits(prompt_interval=3), TABLE, load)
     assert run.scheduled_s.tolist() == run.steps.start_s[[0, 4, 4, 7]].tolist()
+
+
+# ---------------------------------------------------------------- decodes that are decided at once
+
+AT_ONCE = {"policy": state.PROMPTS_FIRST, "chunked_prefill": False, "num_scheduler_steps": 4, "draft_tokens": 3}
+
+
+def test_a_step_of_decodes_is_several_that_the_host_prepares_once():
+    """A prompt of 4 tokens, then four passes that read 5, 6, 7, 8 tokens; the host's part of three is not paid."""
+    table = TABLE._replace(host_s=np.array([5, 3, 2]) * UNIT_S)
+    run = simulate(limits(**AT_ONCE), table, requests_of([(0.0, 4, 5)]))
+    each_s = table.token_s[1] + table.logit_s[1]
+    host_s = (5 + 3 + 2 * 6.5) * UNIT_S
+    assert run.steps.seconds[1:].tolist() == [4 * each_s + table.slopes[0] * 26 - 3 * host_s]
+    assert run.finished_s.tolist() == [run.end_s]
+
+
+def test_nothing_joins_decodes_that_are_decided_and_what_ends_early_is_computed_on():
+    """The first request needs two passes of four; the second, which arrives in the first, waits for the last."""
+    run = simulate(limits(**AT_ONCE), TABLE, requests_of([(0.0, 4, 3), (0.0015, 4, 1)]))
+    assert run.steps.decodes.tolist() == [0, 1, 0]
+    assert run.finished_s[0] == run.scheduled_s[1] == run.steps.start_s[2]
+    alone = simulate(limits(**AT_ONCE), TABLE, requests_of([(0.0, 4, 5)]))
+    assert run.steps.seconds[1] == alone.steps.seconds[1]
 
 
 # ---------------------------------------------------------------- shared prefixes

@@ -42,6 +42,7 @@ TABLE = StepTable(
     loaded_s=17 * UNIT_S,
     least_s=1500 * UNIT_S,
     prompt_least_s=1900 * UNIT_S,
+    host_s=np.array([37, 41, 2]) * UNIT_S,
 )
 GRAPH_TOKENS = 12
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
@@ -49,6 +50,8 @@ BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 def seconds(batch: OracleBatch) -> float:
     """The table's formula (S6): the drafts of a decode are tokens and logits; it reads what it sees once."""
+    if batch.at_once > 1 and all(batch.decodes):
+        return _seconds_at_once(batch)
     decodes = [part for part, decode in zip(batch, batch.decodes, strict=True) if decode]
     prompts = [part for part, decode in zip(batch, batch.decodes, strict=True) if not decode]
     logits = sum(new for new, _ in decodes) + len(prompts)
@@ -70,6 +73,19 @@ def seconds(batch: OracleBatch) -> float:
     )
     by_host = prompts and sum(new for new, _ in batch) > GRAPH_TOKENS
     return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
+
+
+def _seconds_at_once(batch: OracleBatch) -> float:
+    """Y: decode steps one after the other, whose host time comes once; windows overlap as drafts' do (S6)."""
+    count, worked_s = len(batch), 0.0
+    for step in range(batch.at_once):
+        reads = sum(past + 1 + step for _, past in batch)
+        seen = sum(min(past + 1, batch.window) + step for _, past in batch) if batch.window else 0
+        worked_s += TABLE.token_s[count] + TABLE.logit_s[count] + TABLE.slopes[0] * reads + TABLE.slopes[1] * seen
+        if step:
+            reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
+            worked_s -= TABLE.host_s[0] + TABLE.host_s[1] * count + TABLE.host_s[2] * reads
+    return max(float(worked_s), TABLE.least_s * batch.at_once)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
@@ -103,6 +119,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         admit_full_output=rules.admit_full_output,
         least_free_blocks=rules.least_free_blocks,
         **estimate_of(rules),
+        least_waiting=rules.least_waiting,
         prompt_interval=rules.prompt_interval,
         long_prefill_tokens=rules.long_prefill_tokens,
         chunked_prefill=rules.chunked_prefill,
@@ -113,6 +130,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         host_prefix_blocks=rules.host_prefix_blocks,
         draft_tokens=rules.draft_tokens,
         expected_acceptance=rules.expected_acceptance,
+        num_scheduler_steps=rules.num_scheduler_steps,
         async_scheduling=rules.async_scheduling,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
@@ -210,7 +228,8 @@ def cases(
     if blocks_per_prefix:
         rules["prefix_block_tokens"] = block_size * draw(st.integers(1, blocks_per_prefix))
     rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
-    rules["draft_tokens"] = drafts = len(rules.get("acceptance", ()))
+    drafts = len(rules.get("acceptance", ())) or rules.get("num_scheduler_steps", 1) - 1
+    rules["draft_tokens"] = drafts
     jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
     known = sorted({block for job in jobs for block in job.ids})
     if warm and known:

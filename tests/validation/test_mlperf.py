@@ -106,7 +106,19 @@ def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     assert place(replace(server, model="Llama-3.1-8B")).deployment.engine.prompt_interval == 0
     assert recipe(replace(server, model="Llama-3.1-8B")).gathered_steps == 0
     amd = replace(server, model="Llama-2-70b", hardware="AMD MI325X", engine="vLLM 0.6.5.dev964+mlperf50")
-    assert recipe(amd).gathered_steps == 4  # half of num_scheduler_steps
+    assert place(amd).deployment.engine.num_scheduler_steps == 9
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "replicas", "limits_"),
+    [("Llama-2-70b", 2, 4, (160, 320, 0.99)), ("Llama-3.1-8B", 1, 8, (448, 576, 0.9))],
+)
+def test_cards_of_intels_entries_are_two_devices_each(model, tp, replicas, limits_):
+    given = {**SERVER, "hardware": "Intel Arc Pro B60", "devices": 4, "engine": "vLLM 0.9.0, PyTorch 2.7.0"}
+    found = place(setup(**given, model=model, weight_dtype="int4"))
+    deployment = found.deployment
+    assert (deployment.tp, found.replicas, deployment.layout.cache_dtype) == (tp, replicas, "int8")
+    assert (deployment.max_num_seqs, deployment.max_num_batched_tokens, deployment.memory_fraction) == limits_
 
 
 def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
@@ -124,7 +136,7 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
     }
     assert limits_of == {
         ("AMD MI300X", "0.4.3+rocm614"): (2048, 65_536, 0.99),
-        ("AMD MI300X", "0.6.5"): (650, 40_960, 1.0),
+        ("AMD MI300X", "0.6.5"): (608, 40_960, 1.0),
         ("AMD MI325X", "0.6.5"): (2048, 65_536, 0.98),
     }
 

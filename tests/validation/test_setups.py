@@ -316,6 +316,28 @@ def test_each_rank_handles_its_own_sequences():
     assert host_s[0] == pytest.approx(overheads.step_s + 64 * overheads.sequence_s)
 
 
+# ------------------------------------------------------------------------------------------------ AMD's images of vLLM
+
+
+@pytest.mark.parametrize(
+    ("image", "engine", "steps"),
+    [
+        ("vLLM ROCm docker aiter 2025-01-30", "vllm-rocm-0.6", 10),
+        ("vLLM ROCm docker 2025-05", "vllm-rocm-0.6", 10),
+        ("vLLM 0.9.0.1 ROCm 6.4.1 (2025-06-10)", "vllm-rocm-0.6", 10),
+        ("vLLM 0.9.1 (docker 2025-06-24)", "vllm-0.8", 1),
+    ],
+)
+def test_images_of_amd_run_the_first_engine_until_their_changelog_says_otherwise(image, engine, steps):
+    given = {"hardware": "AMD MI300X", "model": "Llama-3.1-70B", "engine": "vLLM", "tp": 8, "devices": 8}
+    given |= {"engine_version": image, "date": "2025-07-07", "source": "rocm-vllm-dev-docker", "weight_dtype": "fp8"}
+    lengths = {"input_tokens": 128.0, "output_tokens": 2048.0, "max_num_seqs": 3200}
+    found = place(setup(**given, **lengths, regime="offline")).deployment
+    assert (found.engine.id, found.engine.num_scheduler_steps, found.max_num_batched_tokens) == (engine, steps, 131_072)
+    latency = place(setup(**given, **lengths, regime="fixed_batch", batch=8)).deployment
+    assert (latency.engine.id, latency.engine.num_scheduler_steps) == (engine, 1)
+
+
 # --------------------------------------------------------------------------------------- Google's recipes for Trillium
 
 TRILLIUM = {

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.layout import Layout
 from simulator.validation.sources.mlperf_entries import (
     BLACKWELL,
+    DUAL,
     GH200,
     RULES,
     UNBRIDGED,
@@ -121,11 +123,14 @@ class Mlperf(Recipe):
     def part(self) -> tuple[str, int] | None:
         """The device of an entry whose name is of several: GH200 has 144 GB there (class GH200_144GB_aarch64x1).
 
+        Intel's cards of v5.1 are "Arc Pro B60 Dual 48G", of two devices (systems/1-node-4x-BMG-Pro-B60-Dual.json).
         Cards of ASUSTeK's entries to v4.1 have no bridge (accelerator_interconnect is N/A in closed/ASUSTeK/systems,
         4th Gen NVLink in those of HPE and Lenovo; read 2026-11-27).
         """
         if self.hardware.id in UNBRIDGED and self.setup.submitter == "ASUSTeK" and is_v4(self.setup):
             return UNBRIDGED[self.hardware.id], 1
+        if self.hardware.id == DUAL:
+            return DUAL, 2
         return ("gh200-144", 1) if self.hardware.id in GH200 else None
 
     @property
@@ -150,6 +155,11 @@ class Mlperf(Recipe):
         if is_v4(self.setup) and self.hardware.family in BLACKWELL:
             return "nvfp4"
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
+
+    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
+        """Return the number format of the KV cache: the stated one, or what the harness sets."""
+        set_here = self.entry.cache_dtype if self.entry else ""
+        return super().cache_dtype(stated or set_here, weights, engine)
 
     @property
     def degrees(self) -> Degrees | None:
@@ -209,11 +219,6 @@ class Mlperf(Recipe):
         if is_amd_v4(self.setup):
             return Released(rate_per_s, BATCHER_S * replicas)
         return OpenLoop(rate_per_s, float(replicas))
-
-    @property
-    def gathered_steps(self) -> int:
-        """Steps that a prompt waits until those decided at once are over: half of them on average; offline none."""
-        return self.entry.steps // 2 if self.entry and self.setup.regime == "open_loop" else 0
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and 
 (ykamiset/inference_results_v5.1; closed/{HPE,ASUSTeK,Cisco,Quanta_Cloud_Technology}/configs of
 ntuhpc/inference_results_v5.1, entry by entry on 2026-11-27), builder.py of v-shobhit/inference_results_v4.1; for AMD
 closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and harness_llm/models of
-closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1; read 2026-11-21 and 22; of v4.1 closed/{ASUSTeK,Fujitsu}/configs,
+closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1 (2026-11-21, 22 and 27); of v4.1 closed/{ASUSTeK,Fujitsu}/configs,
 and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on each two of four L40S
 (code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
 """
@@ -26,13 +26,16 @@ class Entry(NamedTuple):
     engine: tuple[str, str] | None = None  # name and version of what runs, where it is not what the entry names
     attention_dp: bool = False  # attention runs data-parallel over the tensor degree, experts lie on all of its ranks
     memory_fraction: float | None = None
-    steps: int = 1  # scheduled at once (num_scheduler_steps): no prompt is admitted before they are over
+    num_scheduler_steps: int = 1  # decode steps that are decided at once
     least_free_share: float = 0.0  # of the cache: prompts wait while less of it is free
+    least_waiting: int = 0  # requests for which prompts are computed twice in a row
     chunked_prefill: bool = True
+    cache_dtype: str = ""  # of the KV cache, where it is not the row's or the checkpoint's
     prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
 
 
-RULES = ("least_free_share", "chunked_prefill", "prompt_interval")  # engine settings of an Entry
+# engine settings of an Entry
+RULES = ("least_free_share", "least_waiting", "chunked_prefill", "prompt_interval", "num_scheduler_steps")
 # Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
 # come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
 # and a prompt after some 20 steps, and adp_balancing_batching_wait_iters of 10 follow
@@ -113,24 +116,36 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
 )
 RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
 
+# servers of closed/Intel of v5.1 (code/*/pytorch-xpu/model_init/*/init_env_server, init_env_shared, SUT.py; read
+# 2026-11-27): requests for each of eight devices (QPS_PER_XPU 0.9625 of the stated 7.7), two on each card
+DUAL = "arc-pro-b60"
+INTEL_ENTRIES = {
+    "llama-2-70b": Entry(2, 1, 160, 320, memory_fraction=0.99, cache_dtype="int8"),
+    "llama-3.1-8b": Entry(1, 1, 448, 576, cache_dtype="int8"),
+}
 
-def _amd(seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0) -> Entry:
-    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free)
+
+def _amd(
+    seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0, waiting: int = 0
+) -> Entry:
+    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free, waiting)
 
 
 MI300X, MI325X = ("mi300x",), ("mi325x",)
-# as above; guess, for the scheduler's code is not published: of Llama-2-70b offline MAX_TARGET_DECODE_BATCH is the most
-# sequences that run, and the 2,200 blocks of MIN_REQUIRE_PREFILL_GPU_BLOCK, a tenth of the cache, are such a room
+# as above, and the scheduler of Llama-2-70b: setup_AMD/vllm_patches of ASUSTeK, setup/vllm_patches of open/AMD, v5.1
+# (2026-11-27). MAX_TARGET_DECODE_BATCH sequences run, prompts wait for MIN_REQUIRE_PREFILL_GPU_BLOCK, 2,200 blocks of
+# 32 tokens of 751,700, and directly after prompts for MIN_REQUIRE_PREFILL_QUERY requests. Between
+# MIN_TARGET_DECODE_BATCH and the most, a multiple of STEP_DECODE_BATCH of those that run decode: not modelled
 AMD_ENTRIES = (
-    ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, free=0.1)),
+    ("llama-2-70b", MI300X, "O", _amd(1536, 40_960, 0.98, 11, 0.094)),
     ("llama-2-70b", MI300X, "I", _amd(600, 40_960, 1.0, 8)),
-    ("llama-2-70b", MI300X, "", _amd(650, 40_960, 1.0, 9)),
-    ("llama-2-70b", MI325X, "O", _amd(2048, 65_536, 0.98)),
+    ("llama-2-70b", MI300X, "", _amd(608, 40_960, 1.0, 9, waiting=8)),
+    ("llama-2-70b", MI325X, "O", _amd(2048, 65_536, 0.98, 7)),
     ("llama-2-70b", MI325X, "I", _amd(3840, 43_008, 1.0)),
-    ("llama-2-70b", MI325X, "", _amd(1024, 40_960, 1.0, 9)),
-    ("mixtral-8x7b", MI300X, "O", _amd(5000, 51_200, 0.97)),
+    ("llama-2-70b", MI325X, "", _amd(832, 40_960, 1.0, 9, waiting=10)),
+    ("mixtral-8x7b", MI300X, "O", _amd(5000, 51_200, 0.97, 9)),
     ("mixtral-8x7b", MI300X, "", _amd(4096, 32_000, 0.99, 8)),
-    ("mixtral-8x7b", MI325X, "O", _amd(4736, 51_200, 0.96)),
+    ("mixtral-8x7b", MI325X, "O", _amd(4736, 51_200, 0.96, 13)),
     ("mixtral-8x7b", MI325X, "", _amd(2560, 32_000, 0.96, 10)),
 )
 AMD_V4 = (  # VLLM_SCHED_PREFILL_KVC_FREEPCT 31 in test_VllmFp8/test_VllmFp8_Offline_perf.sh, none in the server's
@@ -145,6 +160,8 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
     known, other = ENTRIES, None
     if hardware.vendor == "AMD":
         known, other = AMD_V4 if is_amd_v4(setup) else AMD_ENTRIES, AMD
+    elif hardware.id == DUAL:
+        return INTEL_ENTRIES.get(model) if setup.regime == "open_loop" else None
     elif setup.engine == "CUDA 12.2":
         return RED_HAT
     elif not setup.engine.startswith("TensorRT"):

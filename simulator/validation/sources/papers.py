@@ -1,5 +1,7 @@
 """Papers and recipes that publish their scripts or data: consumer cards, Argonne, Splitwise, Google's TPUs, MLC."""
 
+import re
+
 from simulator.deployment.layouts import usual_cache
 from simulator.engines.engine import Engine
 from simulator.models.layout import Layout
@@ -21,6 +23,8 @@ CPUS_2026 = {"h100-sxm": 26, "h200-sxm": 28, "b200-sxm": 28, "rtx-pro-6000-serve
 CPUS_2025 = {"h100-sxm": 26, "h200-sxm": 14, "rtx-pro-6000-server": 12, "rtx-4090": 10, "rtx-5090": 16, "l40s": 24}
 CYANKIWI_INT4 = {"Qwen3.6-27B", "GLM-4.5-Air"}  # deplodock's int4 checkpoints by cyankiwi (once cpatonn)
 UNSORTED = "0.11.0"  # the last vLLM that samples with FlashInfer unasked
+FIRST_V1_IMAGE = "2025-06-20"  # of rocm/vllm-dev
+ROCM_TOKENS = 131_072
 TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
 # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
 LONG_UBATCH = 2048
@@ -191,6 +195,33 @@ class Splitwise(Recipe):
     def output_tokens(self) -> float:
         """Output tokens of each request: those asked for, up to ENDED_TOKENS."""
         return min(self.setup.output_tokens, ENDED_TOKENS)
+
+
+class RocmImages(Recipe):
+    """A run of AMD's images of vLLM: docs/dev-docker/README.md of github.com/ROCm/vllm.
+
+    Its commands with vLLM 0.6.6 and 0.10, and the changelog of its images, read 2026-11-27.
+    """
+
+    @property
+    def is_v0(self) -> bool:
+        """Whether the image runs V0: those before 20250620, the first in which V1 is the default."""
+        dates = re.findall(r"20\d\d-\d\d(?:-\d\d)?", self.setup.engine_version)
+        return max(dates, default=self.setup.date) < FIRST_V1_IMAGE
+
+    @property
+    def preset(self) -> tuple[str, str]:
+        """Name and release of the engine: of V0 the preset of these images."""
+        return ("vllm-rocm", "0.6") if self.is_v0 else super().preset
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """`--num-scheduler-steps 10` of V0's runs of throughput."""
+        return {"num_scheduler_steps": 10} if self.is_v0 and self.setup.regime == "offline" else {}
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return `--max-num-batched-tokens 131072` of runs of throughput, and `--gpu-memory-utilization 0.9`."""
+        return Limits(None, ROCM_TOKENS if self.setup.regime == "offline" else None, 0.9)
 
 
 class TpuRecipes(Recipe):
