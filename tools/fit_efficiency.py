@@ -171,12 +171,12 @@ def _section(rules: list[Rule]) -> list[str]:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return a part of kernels as YAML: `rules`, `fitted` and kernels of experts are blocks, others a line."""
+    """Return a part of kernels as YAML: `rules`, `fitted`, kernels of experts and tiles are blocks, others a line."""
     if value in ({}, []):
         return []
     if name in ("rules", "fitted"):
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _lines(key, each))]
-    if name == "expert_kernels":
+    if name in ("expert_kernels", "gemm_tiles"):
         return [f"{name}:", *(f"  - {_flow(each)}" for each in value)]
     return [_part(name, value)]
 

@@ -72,6 +72,22 @@ class ExpertKernels(Strict):
         return experts is not None and not is_tuned(hardware.id, experts, stored)
 
 
+class GemmTiles(Strict):
+    """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has many rows.
+
+    A multiprocessor multiplies a tile of `rows` rows and 128 columns whole, however few rows a batch has. Where the
+    columns fill few multiprocessors that takes longer than reading the weights (gemm.tile_s).
+    """
+
+    formats: tuple[FormatName, ...]
+    families: tuple[str, ...]
+    rows: Positive
+
+    def holds(self, hardware: Hardware, stored: str) -> bool:
+        """Tell whether dense GEMMs of a format run in them on a device whose multiprocessors are known."""
+        return stored in self.formats and hardware.family in self.families and hardware.multiprocessors is not None
+
+
 class KernelRules(Strict):
     """Which kernels an engine launches on some devices, and what they do beside the least work.
 
@@ -109,6 +125,7 @@ class KernelRules(Strict):
         description="rows of a GEMM from which on a kernel of its own unpacks weights into memory, in 16 bits, and a"
         " library's GEMM reads them there; with fewer, GEMMs unpack what they read; none: they always do",
     )
+    gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )

@@ -141,6 +141,13 @@ class Kernels(Strict):
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
 
+    def tile_rows(self, op: Op, hardware: Hardware) -> float:
+        """Return the rows of the smallest tile of a dense GEMM; 0 where tiles are as small as its rows ask for."""
+        if op.experts is not None or not op.columns:
+            return 0.0
+        known = (float(each.rows) for each in self.rules.gemm_tiles if each.holds(hardware, op.format))
+        return next(known, 0.0)
+
     def head_padding(self, op: Op, hardware: Hardware) -> float:
         """Return the query heads that attention of prompts computes over those of a rank; 1 where they fill its tiles.
 

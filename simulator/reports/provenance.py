@@ -199,6 +199,7 @@ def _idle(part: _Part) -> dict[str, bool]:
     return {
         "link": not linked,
         "split_decode": not any(rates.split_decode(op) for op in ops),
+        "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
@@ -272,7 +273,8 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
-    if any(rates.split_decode(op) for op in attended):
+    tiled = any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)
+    if tiled or any(rates.split_decode(op) for op in attended):
         yield from _of(hardware, "multiprocessors")
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")

@@ -45,9 +45,10 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
 
 
 class AchievedGemm(NamedTuple):
-    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum, seconds of a panel.
+    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum.
 
-    `least_rows`: as many are multiplied, whatever it has (hardware.Gemm).
+    `panel_s`: seconds of a panel; `least_rows`: as many are multiplied, whatever it has (hardware.Gemm); `tile_s`:
+    seconds of its smallest tiles.
     """
 
     compute: float
@@ -56,6 +57,7 @@ class AchievedGemm(NamedTuple):
     exponent: float
     panel_s: float = 0.0
     least_rows: float = 0.0
+    tile_s: float = 0.0
 
 
 def exponent_of(gemm: Gemm, op: Op) -> float:
@@ -72,6 +74,22 @@ def panel_s(gemm: Gemm, op: Op) -> float:
     if not gemm.panel_bytes_per_s or not op.columns:
         return 0.0
     return op.weight_bytes * PANEL / op.columns / gemm.panel_bytes_per_s
+
+
+def tile_s(rows: float, flops_per_s: float, multiprocessors: int, op: Op) -> float:
+    """Return the seconds in which the multiprocessors multiply all columns of a GEMM, in tiles of so many rows.
+
+    ceil(N / 128 / M) F r (128 / N) / (P / M): F FLOPs a row and N columns of the GEMM, r rows of a tile, M
+    multiprocessors, P FLOP/s of all. vLLM's fp8 kernel of 128 rows takes 49 us on an RTX 5090, for 1 to 256 rows.
+
+    >>> from simulator.models.operations import Counts
+    >>> product = Op("", "gemm", "fp8", flops=Counts(tokens=2.0 * 4096 * 6144), columns=6144)
+    >>> f"{tile_s(128, 419e12, 170, product) * 1e6:.1f} us"
+    '54.5 us'
+    """
+    tiles = op.columns / PANEL
+    flops = float(max(op.flops)) * rows / tiles  # of a tile
+    return math.ceil(tiles / multiprocessors) * flops / (flops_per_s / multiprocessors)
 
 
 def row_padding(gemm: AchievedGemm, rows: Array) -> Array:

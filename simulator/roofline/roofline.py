@@ -24,6 +24,7 @@ from simulator.roofline.gemm import (
     panel_s,
     row_padding,
     soft_maximum,
+    tile_s,
 )
 from simulator.roofline.scan import scan_s
 from simulator.roofline.weight_only import compute_of_rows, rows_of, unpacked
@@ -124,7 +125,8 @@ class Rates:
         """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
 
         P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
-        the busiest one is waited for; a tile of theirs loops over K (KernelRules.k_loop_s).
+        the busiest one is waited for; a tile of theirs loops over K (KernelRules.k_loop_s). Not less than its smallest
+        tiles take (KernelRules.gemm_tiles).
         """
         name, peak = self.peak(op.format)
         gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
@@ -143,7 +145,7 @@ class Rates:
         if op.experts is not None and not self.light:
             k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
             kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
-        kernel_s = kernel_s + self._prepared_s(name, op, counts)
+        kernel_s = np.maximum(kernel_s, gemm.tile_s * counts.steps) + self._prepared_s(name, op, counts)
         return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def _prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:
@@ -192,7 +194,12 @@ class Rates:
         start_s = self.kernels.start_s(self.hardware, name, op)
         few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
         least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
-        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), least_rows)
+        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), least_rows, self._tile_s(op))
+
+    def _tile_s(self, op: Op) -> float:
+        """Return the seconds of a GEMM's smallest tiles at the peak (KernelRules.gemm_tiles); 0: not known."""
+        rows, peak = self.kernels.tile_rows(op, self.hardware), self.peak(op.format)[1]
+        return tile_s(rows, peak, self.hardware.multiprocessors, op) if rows else 0.0  # type: ignore[arg-type]
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.

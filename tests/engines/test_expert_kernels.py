@@ -70,6 +70,17 @@ def test_whole_fp8_experts_take_their_published_times(device):
         assert predicted_us == pytest.approx(us, rel=0.17), tokens
 
 
+@pytest.mark.parametrize("device", ["l40s", "rtx-pro-6000", "rtx-5090"])
+def test_whole_fp8_experts_run_in_triton_off_data_centers_and_loop_over_k(device):
+    """In the tiles before vLLM pull request 34846; Hopper's run in CUTLASS, whose loop is not known."""
+    layer = MixtureOfExperts(kind="experts", experts=160, chosen=8, intermediate=1536)
+    up = next(op for op in layer.ops(5120, Layout(tp=8, weight_dtype="fp8")) if op.experts)
+    hardware, h100 = load_hardware(device), load_hardware("h100-sxm")
+    for engine in ("vllm-0.8", "vllm-0.14"):
+        assert load_engine(engine).kernels_on(hardware).k_loop_s(up, hardware) == pytest.approx(5120 * 4e-9)
+    assert load_engine("vllm-0.14").kernels_on(h100).k_loop_s(up, h100) == 0.0
+
+
 @pytest.mark.parametrize("stored", TRTLLM_GEN)
 def test_experts_of_tensorrt_llm_take_their_published_times_on_blackwell(stored):
     """Without the loop over K of Triton's kernel, which would make one token twice as slow."""

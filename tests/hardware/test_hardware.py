@@ -319,7 +319,9 @@ def gemm_share(device: str, dtype: str, tokens: int, value_bytes: float) -> floa
     moved_bytes = width * width * value_bytes + tokens * width * (value_bytes + 2)
     ideal_memory_s = moved_bytes / hardware.memory_bytes_per_s
     exponent = rates.exponent or 100.0
-    low_s, high_s = sorted((ideal_compute_s / rates.compute_fraction, ideal_memory_s / rates.memory_fraction))
+    panel_s = 128 * width * value_bytes / (rates.panel_bytes_per_s or math.inf)
+    memory_s = max(ideal_memory_s / rates.memory_fraction, panel_s)
+    low_s, high_s = sorted((ideal_compute_s / rates.compute_fraction, memory_s))
     seconds = high_s * (1 + (low_s / high_s) ** exponent) ** (1 / exponent) + rates.launch_s
     return max(ideal_compute_s, ideal_memory_s) / seconds
 
