@@ -4,6 +4,7 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator, Field
 
+from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
@@ -192,6 +193,9 @@ class KernelRules(Strict):
     )
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
+    )
+    decode_tile: DecodeTile | None = Field(
+        None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"
     )
     sparse_heads: dict[str, Positive] = Field(
         {},

@@ -64,7 +64,8 @@ class Kernels(Strict):
     def with_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton on any device."""
         own = self.rules.split_decode and self.rules.split_decode.asked()
-        return self.model_copy(update={"rules": self.rules.model_copy(update={"split_decode": own})})
+        rules = self.rules.model_copy(update={"split_decode": own, "decode_tile": None})
+        return self.model_copy(update={"rules": rules})
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
@@ -140,6 +141,10 @@ class Kernels(Strict):
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
+
+    def decode_padding(self, op: Op, hardware: Hardware) -> float:
+        """Return the time in which decode attention computes whole tiles over that of its own FLOPs."""
+        return self.rules.decode_tile.padding(op, hardware) if self.rules.decode_tile else 1.0
 
     def head_padding(self, op: Op, hardware: Hardware) -> float:
         """Return the query heads that attention of prompts computes over those of a rank; 1 where they fill its tiles.
