@@ -207,7 +207,16 @@ class Deployment:
     @property
     def memory_fraction(self) -> float:
         """Share of the memory for the engine (vLLM: gpu_memory_utilization), by its own convention (`MemoryRule`)."""
-        return self.settings.memory_fraction or float(self.engine.memory.fraction)
+        return self.settings.memory_fraction or self.usual_memory_fraction
+
+    @property
+    def usual_memory_fraction(self) -> float:
+        """The same where it is not given."""
+        rule, dp = self.engine.memory, self.layout.dp
+        if rule.reserve is None:
+            return float(rule.fraction)
+        devices = self.tp * dp * self.layout.pp
+        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens // dp, devices, dp)
 
     @cached_property
     def kernels(self) -> Kernels:

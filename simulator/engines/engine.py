@@ -12,6 +12,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
 from simulator.engines.refused import refuse_known
+from simulator.engines.static_reserve import StaticReserve
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
@@ -59,6 +60,7 @@ class MemoryRule(Strict):
 
     convention: Literal["of_total", "of_free", "of_rest"]
     fraction: Fraction
+    reserve: StaticReserve | None = None  # by which the engine sets `fraction` itself; none: it is one for all devices
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
