@@ -26,6 +26,11 @@ class StaticReserve(Strict):
     chunk_token_bytes: Bytes
     device_bytes: Bytes  # of each device of a replica, on every one
 
+    def on(self, hardware: Hardware) -> "StaticReserve":
+        """Return the same with what holds for a device alone."""
+        holds = next(each for each in self.fixed if hardware.memory_bytes >= (each.memory_at_least_bytes or 0.0))
+        return self.model_copy(update={"fixed": (holds,)})
+
     def fraction(self, hardware: Hardware, chunk_tokens: int, devices: int, ranks: int) -> float:
         """Return the share of the memory of a device for weights and cache; `chunk_tokens`: of a step of a rank.
 
@@ -35,8 +40,7 @@ class StaticReserve(Strict):
         >>> rule.fraction(load_hardware("h200-sxm"), 8192, 1, 1)
         0.907
         """
-        memory = hardware.memory_bytes
-        fixed = next(each for each in self.fixed if memory >= (each.memory_at_least_bytes or 0.0))
+        memory, (fixed,) = hardware.memory_bytes, self.on(hardware).fixed
         reserved = fixed.value + self.chunk_token_bytes * max(chunk_tokens, LEAST_CHUNK) + self.device_bytes * devices
         reserved = max(reserved + (fixed.rank_bytes * ranks if ranks > 1 else 0.0), fixed.least_bytes or 0.0)
         return round(1.0 - reserved / memory, DIGITS)

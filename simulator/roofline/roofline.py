@@ -112,7 +112,7 @@ class Rates:
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
-        apart = None if self.light else unpacked(op, counts, self.kernels, self.peak(op.format)[0])
+        apart = None if self.light else unpacked(op, counts, self.kernels, self.hardware, self.peak(op.format)[0])
         if apart is None:
             return few
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
@@ -143,6 +143,7 @@ class Rates:
         if op.experts is not None and not self.light:
             k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
             kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
+            kernel_s = np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens, self.hardware))
         kernel_s = kernel_s + self._prepared_s(name, op, counts)
         return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
