@@ -219,7 +219,16 @@ class Deployment:
     @property
     def memory_fraction(self) -> float:
         """Share of the memory for the engine (vLLM: gpu_memory_utilization), by its own convention (`MemoryRule`)."""
-        return self.settings.memory_fraction or float(self.engine.memory.fraction)
+        return self.settings.memory_fraction or self.usual_memory_fraction
+
+    @property
+    def usual_memory_fraction(self) -> float:
+        """The same where it is not given."""
+        rule, dp = self.engine.memory, self.layout.dp
+        if rule.reserve is None:
+            return float(rule.fraction)
+        devices = self.tp * dp * self.layout.pp
+        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens // dp, devices, dp)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -263,8 +272,8 @@ class Deployment:
         """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
         offload, engine, overheads, kernels = self.settings.offload, self.engine, self.overheads, self.kernels
         on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
-        launches = bool(kernels.fitted.prompt_launch_s)  # the host launches kernels, those of the sampler too
-        slowness = host_slowness(self.hardware) if launches else 1.0
+        waits = kernels.fitted.prompt_launch_s and not engine.async_scheduling  # the device, for the sampler
+        slowness = host_slowness(self.hardware) if waits else 1.0
         ranks = self.layout.dp  # each rank has a process for its own sequences
         times = {
             "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),

@@ -69,7 +69,7 @@ def _limits(deployment: Deployment) -> dict[str, Any]:
         "max_num_seqs": engine.default("max_num_seqs", hardware),
         "max_num_batched_tokens": engine.default("max_num_batched_tokens", hardware),
         "max_model_len": engine.context_tokens(hardware),
-        "memory_fraction": float(engine.memory.fraction),
+        "memory_fraction": deployment.usual_memory_fraction,
     }
     given = {name: getattr(settings, name) for name in usual}
     return {name: value for name, value in given.items() if value not in (None, usual[name])}

@@ -103,7 +103,7 @@ def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     degrees: list[Flags] = [{"--tp": tp, **_experts(layout, tp)} for tp in DEGREES if tp > deployment.tp]
     one = deployment.hardware.memory_bytes / deployment.devices_each
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * one]
-    usual = float(deployment.engine.memory.fraction)
+    usual = deployment.usual_memory_fraction
     yield [{"--gpu-memory-utilization": usual}] if deployment.memory_fraction < usual else []
     asked = deployment.settings.max_model_len or 0
     contexts = [asked >> halvings for halvings in range(1, asked.bit_length())] if deployment.engine.is_reserved else []

@@ -28,6 +28,7 @@ SWITCHES = (
     "prefix_caching",
     "quick_reduce",
     "reuse_cache",
+    "triton_experts",
 )
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")

@@ -12,6 +12,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
 from simulator.engines.refused import refuse_known
+from simulator.engines.static_reserve import StaticReserve
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.models.number_formats import Files
@@ -59,6 +60,7 @@ class MemoryRule(Strict):
 
     convention: Literal["of_total", "of_free", "of_rest"]
     fraction: Fraction
+    reserve: StaticReserve | None = None  # by which the engine sets `fraction` itself; none: it is one for all devices
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
@@ -155,6 +157,7 @@ class Engine(Profile):
     pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
     fp8_cache: tuple[FormatName, ...] = ()  # weights whose checkpoints ask for an fp8 cache, as it heeds
+    triton_experts: bool = False  # 4-bit experts in Triton's kernel, not Marlin's (SGLang: --quantization moe_wna16)
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
     adapters: bool = False  # GEMMs of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
@@ -208,6 +211,7 @@ class Engine(Profile):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
+                found = found.with_triton_experts() if self.triton_experts else found
                 return found.with_quick_reduce() if self.quick_reduce else found
         if not self.kernels_of:
             return Kernels()

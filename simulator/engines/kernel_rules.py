@@ -4,6 +4,7 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator, Field
 
+from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
@@ -14,6 +15,14 @@ from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
+ONE_ROW = Figure(
+    1.0,
+    Source(
+        text="sglang 0.5.9 srt/layers/quantization/awq.py, AWQLinearMethod.apply: awq_dequantize, then torch.matmul",
+        date="2026-11-27",
+        evidence="datasheet",
+    ),
+)
 QUICK_REDUCE_BITS = Figure(
     4.5,
     Source(
@@ -57,6 +66,11 @@ class ExpertKernels(Strict):
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
+    unpack_flops: Positive | None = Field(
+        None,
+        description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"
+        " `compute` holds it, or nothing to unpack",
+    )
     launches: tuple[Positive, Positive] | None = Field(
         None,
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
@@ -178,6 +192,9 @@ class KernelRules(Strict):
     expert_kernels: tuple[ExpertKernels, ...] = Field(
         (), description="kernels of routed experts beside the engine's grouped GEMMs"
     )
+    triton_experts: tuple[ExpertKernels, ...] = Field(
+        (), description="kernels of routed experts that take the place of `expert_kernels` where Triton's are asked for"
+    )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
     )
@@ -209,6 +226,9 @@ class KernelRules(Strict):
     )
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
+    )
+    decode_tile: DecodeTile | None = Field(
+        None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"
     )
     sparse_heads: dict[str, Positive] = Field(
         {},

@@ -8,6 +8,7 @@ from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
     CROWDED_HEADS,
+    ONE_ROW,
     QUICK_REDUCE_BITS,
     WIDE_BYTES,
     ExpertKernels,
@@ -64,7 +65,16 @@ class Kernels(Strict):
     def with_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton on any device."""
         own = self.rules.split_decode and self.rules.split_decode.asked()
-        return self.model_copy(update={"rules": self.rules.model_copy(update={"split_decode": own})})
+        rules = self.rules.model_copy(update={"split_decode": own, "decode_tile": None})
+        return self.model_copy(update={"rules": rules})
+
+    def with_triton_experts(self) -> "Kernels":
+        """Return the same kernels of an engine that was asked to multiply 4-bit experts in Triton.
+
+        Its dense layers then unpack their weights into memory and multiply them there (SGLang's AWQLinearMethod).
+        """
+        own = {"expert_kernels": (*self.rules.triton_experts, *self.rules.expert_kernels), "unpacks_from_rows": ONE_ROW}
+        return self.model_copy(update={"rules": self.rules.model_copy(update=own)})
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
@@ -109,6 +119,14 @@ class Kernels(Strict):
         own = self.experts_of(op.format, hardware, op.experts)
         return op.inputs * float((own.k_loop_s if own else self.rules.k_loop_s) or 0.0)
 
+    def unpack_s(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
+        """Return the seconds in which tiles of routed experts unpack their weights; 0 where Triton unpacks none."""
+        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        if own is None or own.unpack_flops is None or own.most_tile is None or "fp32" not in hardware.peak_flops_per_s:
+            return 0.0
+        tiles = op.experts.tiles(tokens, float(own.most_tile), float(own.least_tile or 1.0))  # type: ignore[union-attr]
+        return tiles * op.inputs * op.columns * own.unpack_flops / hardware.peak_flops_per_s["fp32"]
+
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
         own = self.experts_of(op.format, hardware, op.experts)
@@ -147,6 +165,10 @@ class Kernels(Strict):
             return 0.0
         known = (float(each.rows) for each in self.rules.gemm_tiles if each.holds(hardware, op.format))
         return next(known, 0.0)
+
+    def decode_padding(self, op: Op, hardware: Hardware) -> float:
+        """Return the time in which decode attention computes whole tiles over that of its own FLOPs."""
+        return self.rules.decode_tile.padding(op, hardware) if self.rules.decode_tile else 1.0
 
     def head_padding(self, op: Op, hardware: Hardware) -> float:
         """Return the query heads that attention of prompts computes over those of a rank; 1 where they fill its tiles.

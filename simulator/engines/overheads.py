@@ -22,7 +22,8 @@ class Overheads(Strict):
     other sequences' tokens in the front end (`stream_s`; E).
 
     All are times, measured, fitted or guessed, as the evidence of each says; none is a rule. Where the host launches
-    kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness.
+    kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness; under
+    asynchronous scheduling it is what the device does between two graphs, whatever the host.
 
     `cached_token_s`: vLLM V0 lists the blocks of its sequences anew in each step, Python lists of block numbers that
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how

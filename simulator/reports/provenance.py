@@ -204,7 +204,7 @@ def _idle(part: _Part) -> dict[str, bool]:
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
-        "experts_launch_s": not own,
+        **{"experts_launch_s": not own, "triton_experts": True},
         **dict.fromkeys(("expert_tile", "expert_tiles", "k_loop_s"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
@@ -232,13 +232,16 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
     name = "memory_reported_bytes" if hardware.memory_reported_bytes else "memory_marketed_bytes"
     used = _named(hardware.id, _of(hardware, name))
     lora = ("max_lora_rank",) if engine.adapters else ()
-    rules = [*figures(engine.memory, "memory"), *_of(engine, "block_size", *lora)]
+    reserve = engine.memory.reserve and engine.memory.reserve.on(hardware)
+    memory = engine.memory.model_copy(update={"reserve": reserve})
+    rules = [*figures(memory, "memory"), *_of(engine, "block_size", *lora)]
     for setting in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(settings, setting) is None:
             rule = next(rule for rule in getattr(engine, setting) if rule.holds(hardware))
             rules += figures(rule.value, setting)
-    if settings.memory_fraction is not None:
-        rules = [(path, figure) for path, figure in rules if path != "memory.fraction"]
+    given = settings.memory_fraction is not None
+    idle = ("memory.fraction", "memory.reserve")[: 2 if given else int(reserve is not None)]
+    rules = [(path, figure) for path, figure in rules if not path.startswith(idle)]
     if settings.max_num_seqs is None and separate_state_bytes(deployment):
         rules.append(("share of the memory for states", STATE_SHARE))
     vision = _named(model.id, figures(vision_of(deployment), "vision"))

@@ -113,7 +113,7 @@ class Rates:
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
-        apart = None if self.light else unpacked(op, counts, self.kernels, self.peak(op.format)[0])
+        apart = None if self.light else unpacked(op, counts, self.kernels, self.hardware, self.peak(op.format)[0])
         if apart is None:
             return few
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
@@ -145,6 +145,7 @@ class Rates:
         if op.experts is not None and not self.light:
             k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
             kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
+            kernel_s = np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens, self.hardware))
         kernel_s = np.maximum(kernel_s, gemm.tile_s * counts.steps) + self._prepared_s(name, op, counts)
         return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -205,8 +206,8 @@ class Rates:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
 
         F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
-        cache. The last term where each of the g query heads of a group reads the cache for itself (reads_per_head). Not
-        less than blocks of Triton's kernel take (SplitDecode.seconds).
+        cache; F of whole tiles of query rows (DecodeTile). The last term where each of the g query heads of a group
+        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode.seconds).
         """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:
@@ -218,7 +219,7 @@ class Rates:
         compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
         if op.heads and not self.light:
-            compute_s = compute_s + self._conversion_s(op, counts)
+            compute_s = compute_s * self.kernels.decode_padding(op, self.hardware) + self._conversion_s(op, counts)
             if self.kernels.reads_per_head(op):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by

@@ -28,13 +28,15 @@ def rows_of(op: Op, counts: Counts) -> Array:
     return rows * op.experts.chosen / np.maximum(op.experts.touched(counts.tokens), 1.0)
 
 
-def unpacked(op: Op, counts: Counts, kernels: Kernels, name: PeakName) -> Unpacked | None:
+def unpacked(op: Op, counts: Counts, kernels: Kernels, hardware: Hardware, name: PeakName) -> Unpacked | None:
     """Return the GEMM that an engine's library multiplies in `name` once weights lie in 16 bits; None: it never does.
 
-    A kernel of its own reads the weights as they are stored and writes them in 16 bits (KernelRules.unpacks_from_rows).
+    A kernel of its own reads the weights as they are stored and writes them in 16 bits (KernelRules.unpacks_from_rows);
+    experts that have kernels of their own (ExpertKernels) unpack what they read.
     """
     least, stored = kernels.rules.unpacks_from_rows, number_format(op.format)
-    if least is None or not stored.unpacked_for(name):
+    own = op.experts is not None and kernels.experts_of(op.format, hardware, op.experts)
+    if least is None or own or not stored.unpacked_for(name):
         return None
     growth = number_format(name).bits / stored.bits
     wide = replace(op, format=name, weight_bytes=op.weight_bytes * growth, expert_bytes=op.expert_bytes * growth)

@@ -86,7 +86,7 @@ def test_a_replica_over_two_hosts_is_started_on_both():
 def test_sglang():
     found = command("llama-3.1-8b", "h100-sxm", "sglang", tp=2)
     assert found.startswith("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2 ")
-    assert "--mem-fraction-static 0.87" in found
+    assert "--mem-fraction-static 0.827" in found
 
 
 def test_tensorrt_llm():

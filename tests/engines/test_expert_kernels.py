@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.deployment.deployment import deploy
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
@@ -108,3 +110,38 @@ def test_flashattention_3_loses_time_to_a_cache_in_fp8():
         cost = Rates(h200, kernels).cost(op, reads)
         shares[engine] = float(op.bytes_read(reads) / 4.8e12 / cost.memory_s)
     assert shares == pytest.approx({"vllm-0.19": 0.57, "sglang-0.5.10": 0.57, "tensorrt-llm-1.2": 0.82})
+
+
+# The same pull requests and 3222: ms of Triton's kernel, which unpacks int4 weights anew for each tile of rows
+TRITON = {
+    (256, 8, 7168, 2048): {16: 8.64, 64: 17.743},
+    (512, 10, 4096, 1024): {16: 3.425, 64: 8.596, 256: 11.79, 4096: 20.598},
+    (8, 2, 4096, 14336): {16: 2.85, 64: 3.858},
+}
+
+
+@pytest.mark.parametrize("shape", TRITON)
+def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
+    """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile."""
+    total, chosen, hidden, width = shape
+    kernels, layout = load_engine("sglang-0.5").kernels_on(load_hardware("h20-sxm")), Layout(weight_dtype="int4")
+    layer = MixtureOfExperts(kind="experts", experts=total, chosen=chosen, intermediate=width)
+    ops = [op for op in layer.ops(hidden, layout) if op.name in ("experts up", "experts down")]
+    rates = Rates(load_hardware("h20-sxm"), kernels.with_triton_experts())
+    for tokens, measured in TRITON[shape].items():
+        alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
+        found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
+        assert found * 1e3 == pytest.approx(measured, rel=0.25)
+
+
+def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory():
+    """AWQLinearMethod: Qwen3-30B-A3B's attention is written and read in 16 bits; its experts are not."""
+    model = ("qwen3-30b-a3b", "rtx-5090", "sglang-0.5", Layout(weight_dtype="int4"))
+    plain, asked = (deploy(*model, Settings(changes=each)) for each in ((), ("triton_experts=true",)))
+    counts = Counts(steps=1.0, tokens=4.0, logits=4.0, decode_reads=4000.0)
+    costs = [{each.name: each for each in one.step_model().explain(counts)} for one in (plain, asked)]
+    qkv = 48 * 2048 * 5120
+    moved = costs[1]["qkv projection"].moved_bytes - costs[0]["qkv projection"].moved_bytes
+    assert moved == pytest.approx(2 * 2.0 * qkv, rel=0.02)  # written, then read in place of what is stored
+    assert costs[1]["experts up"].moved_bytes == costs[0]["experts up"].moved_bytes
+    assert costs[1]["experts up"].seconds > 1.3 * costs[0]["experts up"].seconds

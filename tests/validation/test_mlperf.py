@@ -159,12 +159,12 @@ def test_prompts_of_an_amd_run_wait_for_room():
     assert other.deployment.engine.least_free_share == 0.3
 
 
-@pytest.mark.parametrize(("hardware", "slowness"), [("B200 SXM", 1.0), ("GB200 NVL72", 2.5)])
-def test_ranks_of_attention_exchange_objects_in_each_step(hardware, slowness):
-    """On top of the host's own time, which a Grace CPU takes longer for."""
+@pytest.mark.parametrize("hardware", ["B200 SXM", "GB200 NVL72"])
+def test_ranks_of_attention_exchange_objects_in_each_step(hardware):
+    """On top of what a step takes beside its kernels, whatever the host: it works while the device does."""
     ranks = place(setup(**{**SERVER, **B200, "hardware": hardware}, model="DeepSeek-R1")).deployment
     times, alone = ranks.engine.overheads, replace(ranks, layout=replace(ranks.layout, tp=8, dp=1))
-    assert alone.step_model().overheads.step_s >= slowness * times.step_s
+    assert alone.step_model().overheads.step_s == times.step_s
     assert ranks.step_model().overheads.step_s == alone.step_model().overheads.step_s + times.ranks_s > times.step_s
 
 

@@ -108,7 +108,7 @@ def _in_words(name: str, scenario: Scenario, value: str) -> str:
         TP: f"{deployment.tp}, {counted(scenario.replicas, 'replica')}",
         SEQS: str(deployment.max_num_seqs),
         TOKENS: str(deployment.max_num_batched_tokens),
-        SHARE: value or f"{deployment.settings.memory_fraction or float(deployment.engine.memory.fraction):g}",
+        SHARE: value or f"{deployment.memory_fraction:g}",
         CACHE: deployment.layout.cache_dtype,
         CHUNKS: str(deployment.engine.chunked_prefill).lower(),
         LONG: str(deployment.engine.long_prefill_tokens),

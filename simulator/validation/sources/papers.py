@@ -52,7 +52,7 @@ class Deplodock(Recipe):
         """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; flags of Qwen3-Coder-Next.
 
         vllm/benchmarks/serve.py; --disable-radix-cache and --attention-backend triton of its experiment
-        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000.
+        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000; --quantization moe_wna16 of Qwen3-Coder-30B (vllm_vs_sglang_rtx5090).
 
         Of vLLM 0.11.0: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
         samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). A report of
@@ -63,8 +63,11 @@ class Deplodock(Recipe):
             return {"flashinfer_sampler": True} if self.setup.engine_version == UNSORTED else {}
         if not self.is_sglang:
             return {}
-        asked = {"prefix_caching": False, "attention_backend": "triton"}
-        return {"ignore_eos": True, **(asked if self.setup.model == "Qwen3-Coder-Next" else {})}
+        asked: dict[str, dict[str, object]] = {
+            "Qwen3-Coder-Next": {"prefix_caching": False, "attention_backend": "triton"},
+            "Qwen3-Coder-30B-A3B-Instruct": {"triton_experts": True},
+        }
+        return {"ignore_eos": True, **asked.get(self.setup.model, {})}
 
     @property
     def first_call_s(self) -> float:
