@@ -95,6 +95,20 @@ def test_outputs_of_both_products_of_experts_share_a_buffer():
     assert small.max_context_tokens >= 4096
 
 
+def test_tensorrt_llms_experts_have_room_for_every_copy_of_every_token_on_each_rank():
+    """Qwen3-235B: 8 copies of 4,096 numbers and what a GEMM puts out of them (2 x 1,536 or 4,096), 16 bits each.
+
+    moe_kernels.cu counts in experts_per_token * num_rows, of all ranks; the residual is of a rank's own tokens. gpt-oss
+    on Blackwell has kernels that read their inputs where they are: 4 times 2,880 and 2,880 columns, as in vLLM.
+    """
+    tokens = 8 * 1024
+    chosen = Settings(max_num_seqs=64, max_num_batched_tokens=1024)
+    found = plan("qwen3-235b-a22b", "h200-sxm", "tensorrt-llm", chosen, dp=8, ep=8)
+    assert found.activation_bytes == pytest.approx(tokens * 2 * (8 * (4096 + 4096) + 2 * 4096 / 8))
+    gathering = plan("gpt-oss-20b", "b200-sxm", "tensorrt-llm", chosen)
+    assert gathering.activation_bytes == pytest.approx(1024 * 2 * (4 * (5760 + 2880) + 2 * 2880))
+
+
 def test_ranks_of_data_parallel_attention_hold_whole_adapters():
     """Each has all of attention's and of the shared expert's, as one device alone has; experts have none."""
     model = load_model("deepseek-v3")
