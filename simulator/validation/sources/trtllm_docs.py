@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine
 from simulator.models.layers import Attention
 from simulator.models.layout import Layout
@@ -81,6 +82,12 @@ class TrtllmBench(TrtllmOffline):
         if self.model.weight_dtype == "mxfp4" and self.hardware.family == "hopper":
             return self.model.dtype
         return super().cache_dtype(stated, weights, engine)
+
+    def settings(self, layout: Layout) -> Settings:
+        """Return the limits and max_seq_len, the longest sequence of the data set (bench/benchmark/throughput.py)."""
+        own = super().settings(layout)
+        longest = math.ceil(self.setup.input_tokens) + math.ceil(self.setup.output_tokens)
+        return replace(own, max_model_len=min(own.max_model_len or longest, self.model.max_context_tokens) or None)
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_batch_size, of all stages, and max_num_tokens as trtllm-bench derives them from its data set.
