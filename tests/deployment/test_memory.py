@@ -326,13 +326,15 @@ def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():
 def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
     """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin.
 
-    Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways: 360 columns on one of eight are 512.
+    Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways there: 360 columns on one of eight are
+    512. In TensorRT-LLM itself they have 512 (inputs) and 128 (quantization.py), which makes the same of 2,880.
     """
     padded, plain = plan("gpt-oss-120b", "b200-sxm"), plan("gpt-oss-120b", "h100-sxm")
     assert padded.weight_bytes / GIB == pytest.approx(65.97, abs=0.1)
     experts = load_model("gpt-oss-120b").weights().experts
     assert padded.weight_bytes - plain.weight_bytes == pytest.approx(experts * 4.25 / 8 * (3072 * 2944 / 2880**2 - 1))
-    assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
+    assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == padded.weight_bytes
+    assert plan("gpt-oss-120b", "h200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
     older, of_eight = (plan("gpt-oss-120b", each, "vllm-0.19", tp=8).weight_bytes for each in ("b200-sxm", "h100-sxm"))
     assert older - of_eight == pytest.approx(experts / 8 * 4.25 / 8 * (3072 * 512 / (2880 * 360) - 1))
 
