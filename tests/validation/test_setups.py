@@ -286,6 +286,12 @@ def test_sources_set_rules_that_the_command_line_takes():
         assert rules.keys() <= set(OURS), setup
 
 
+def test_deepseeks_fp4_checkpoint_in_trtllm_bench_quantises_the_output_projection_too():
+    given = {**BENCH, "model": "DeepSeek-R1-0528", "weight_dtype": "nvfp4", "hardware": "GB200 NVL72", "devices": 4}
+    found = [place(setup(**given, client=client)).deployment.layout for client in ("trtllm-bench", "")]
+    assert [each.weight_dtype for each in found] == ["nvfp4-mlp-wo", "nvfp4-mlp"]
+
+
 def test_the_cache_of_gpt_oss_alone_is_as_wide_as_its_activations_on_hopper():
     given = {**BENCH, "client": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
     assert place(setup(**given)).deployment.layout.cache_dtype == "bf16"

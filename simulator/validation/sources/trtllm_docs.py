@@ -71,6 +71,11 @@ class TrtllmBench(TrtllmOffline):
         """NVIDIA's checkpoint, scaled as a whole (nvidia/Qwen3-235B-A22B-FP8 in perf-overview.md), but of DeepSeek."""
         return super().fp8_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
 
+    @property
+    def fp4_dtype(self) -> str:
+        """nvidia/DeepSeek-R1-0528-NVFP4-v2 from v1.2 on, which "additionally quantizes the wo module" (its card)."""
+        return "nvfp4-mlp-wo" if self.model.id.startswith("deepseek") else super().fp4_dtype
+
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return 16 bits for gpt-oss on Hopper, whatever is stated; else what the checkpoint carries.
 
