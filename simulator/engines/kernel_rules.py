@@ -232,6 +232,11 @@ class KernelRules(Strict):
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
         " back has 16 bits",
     )
+    fuses_norms: bool = Field(
+        False,
+        description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
+        " parallelism a layer's norms are no kernels of their own",
+    )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )

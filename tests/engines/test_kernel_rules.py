@@ -15,6 +15,7 @@ from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
+from simulator.models.blocks import NORMS
 from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
@@ -77,6 +78,17 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
     assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
     l40s = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s"))
     assert not l40s.reads_per_head(decode_op(8, "fp8"))
+
+
+def test_tensorrt_llms_all_reduce_norms():
+    """gpt-oss at tp 4: 36 layers whose norms start no kernel of their own; alone, and with attention DP, they do."""
+    kinds = {"alone": Layout(), "tensor": Layout(tp=4), "data": Layout(dp=4, ep=4)}
+    ops = {
+        kind: next(op for op in deploy("gpt-oss-120b", "b200", "tensorrt-llm", each)._step_ops() if op.name == NORMS)
+        for kind, each in kinds.items()
+    }
+    assert {kind: op.launches for kind, op in ops.items()} == {"alone": 1, "tensor": 0, "data": 1}
+    assert ops["tensor"].activation_bytes == ops["alone"].activation_bytes
 
 
 def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
