@@ -20,6 +20,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.blocks import NORMS
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
@@ -307,6 +308,8 @@ class Deployment:
         multiples = self.engine.memory.expert_multiples(self.hardware, self.layout.format_of("experts"))
         if multiples and not light:
             ops = tuple(op.with_padded_experts(*multiples) for op in ops)
+        if self.kernels.rules.fuses_norms and self.layout.tp > 1 and not light:
+            ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

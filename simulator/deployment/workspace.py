@@ -63,14 +63,24 @@ def _routed_bytes(deployment: Deployment) -> float:
 
     k (max(2 m, h) + m) numbers for k experts of m columns (vLLM 0.33.0, fused_moe.py and experts/marlin_moe.py:
     intermediate_cache13 is shared, intermediate_cache2); the first GEMM reads its k inputs in place.
+
+    Where it sorts copies of them (KernelRules.sorts_inputs) they lie where the second GEMM's outputs of h columns find
+    room, too, and those of the first GEMM in another buffer. A rank has room for all k copies of every token, its own
+    experts' or not, because which it gets is known on the device alone (NVIDIA/TensorRT-LLM moe_kernels.cu,
+    getWorkspaceDeviceBufferSizes: num_moe_inputs = experts_per_token * num_rows, read 2026-11-27).
     """
     gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
+    sorts = deployment.kernels.rules.sorts_inputs
     most = 0.0
     for up, down in zip(gemms[::2], gemms[1::2], strict=True):
         inputs = down.columns  # of the first GEMM: what the second one puts out
         number = float(up.activation_bytes.tokens) / (inputs + up.columns)  # bytes of one column of all chosen experts
         middle = float(down.activation_bytes.tokens) / number - down.columns
-        most = max(most, number * (max(up.columns, down.columns) + middle))
+        columns = max(up.columns, down.columns) + middle
+        if sorts and not deployment.kernels.experts_of(up.format, deployment.hardware, up.experts):
+            number = deployment.layout.activation_bytes * up.experts.chosen  # type: ignore[union-attr]
+            columns = down.columns + max(up.columns, down.columns)
+        most = max(most, number * columns)
     return most
 
 

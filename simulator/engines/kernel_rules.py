@@ -9,7 +9,7 @@ from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Experts
+from simulator.models.operations import Array, Counts, Experts, Op
 from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
@@ -100,6 +100,27 @@ class GemmTiles(Strict):
     def holds(self, hardware: Hardware, stored: str) -> bool:
         """Tell whether dense GEMMs of a format run in them on a device whose multiprocessors are known."""
         return stored in self.formats and hardware.family in self.families and hardware.multiprocessors is not None
+
+
+class ChunkedDecode(Strict):
+    """Decode attention within chunks, where the kernel in which a group of query heads shares a KV head knows none.
+
+    Each query head then reads the cache for itself, in 16 bits at `per_head` times the bandwidth of the device, because
+    others of its group have brought it into a cache; a narrower number takes as long. A context that is shorter than a
+    chunk needs none, and runs in the usual kernel.
+    """
+
+    families: tuple[str, ...]
+    per_head: Positive
+
+    def holds(self, hardware: Hardware, op: Op, context_tokens: int) -> bool:
+        """Tell whether decode attention runs so on a device, with contexts of so many tokens at most."""
+        return hardware.family in self.families and 0 < op.chunk_tokens <= context_tokens
+
+    def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
+        """Return the seconds in which all query heads read the cache; shape of the counts."""
+        share = self.per_head * min(1.0, number_format(op.cache_format).size_bytes / WIDE_BYTES)
+        return op.shared_by * counts.dot(op.cache_bytes) / (share * hardware.memory_bytes_per_s)
 
 
 class KernelRules(Strict):
@@ -230,6 +251,9 @@ class KernelRules(Strict):
     decode_tile: DecodeTile | None = Field(
         None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"
     )
+    chunked_decode: ChunkedDecode | None = Field(
+        None, description="decode attention within chunks (Llama 4), where it is not the kernel of other layers"
+    )
     sparse_heads: dict[str, Positive] = Field(
         {},
         description="query heads that attention of prompts to chosen tokens (sparse latent attention) computes for a"
@@ -244,6 +268,11 @@ class KernelRules(Strict):
         (),
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
         " back has 16 bits",
+    )
+    fuses_norms: bool = Field(
+        False,
+        description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
+        " parallelism a layer's norms are no kernels of their own",
     )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"

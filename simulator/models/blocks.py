@@ -10,6 +10,7 @@ from simulator.models.op_builders import Ops, elementwise
 from simulator.models.side_paths import SidePath
 from simulator.profile import Strict
 
+NORMS = "norms and residual"
 NORM_TRAFFIC = 4  # a fused add and norm reads and writes both residual and input: 4 numbers per hidden channel
 ALONE_TRAFFIC = 2  # a norm alone, as of a part's output, reads and writes its input
 
@@ -38,7 +39,7 @@ class Block(Strict):
         parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
         added = min(self.norms, parts)  # norms that are fused with an addition
         traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
-        norm = elementwise("norms and residual", traffic * hidden, layout)
+        norm = elementwise(NORMS, traffic * hidden, layout)
         mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
         if self.parallel and self.ffn:
             mixed = tuple(op for op in mixed if op.rate != "all_reduce")

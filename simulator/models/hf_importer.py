@@ -218,6 +218,7 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
         "gate": model_type.gate and fields.raw.get("attn_output_gate") is not False,
         "reuses_cache": kind != stated_kind,
         "window": fields.count(model_type.span) if kind == "local" else None,
+        "chunked": kind == "local" and model_type.span == "attention_chunk_size",
     }
     return _given(**{**stated, **special})
 

@@ -97,9 +97,9 @@ class LatentAttention(Strict):
 
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
         """Parameters on one device; the down-projections and the indexer are replicated over tp."""
-        matrices = sum(rows * columns for rows, columns in self._projections(hidden, layout).values())
+        *before, output = (rows * columns for rows, columns in self._projections(hidden, layout).values())
         norms = (self.q_lora or 0) + self.kv_lora + (2 * self.indexer.head_dim if self.indexer else 0)
-        return Weights(mixer=matrices, other=norms)
+        return Weights(mixer=sum(before), output=output, other=norms)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """Bytes per token of a compressed vector, its rotary part and the indexer's key, whole on every tp device."""
@@ -114,11 +114,12 @@ class LatentAttention(Strict):
         """Down- and up-projections, indexer, attention, output projection, all-reduce."""
         heads = layout.share(self.heads, "attention heads")
         shapes = self._projections(hidden, layout).items()
-        *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
+        *before, (last, wide) = shapes
+        output = linear(last, wide, layout, "output")
         absorbed = 2.0 * heads * (2 * self.kv_lora + self.rope_dim)
         expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
         return (
-            *before,
+            *(linear(name, shape, layout, "mixer") for name, shape in before),
             elementwise("rope and cache write", 2 * heads * (self.nope_dim + self.rope_dim), layout),
             *(self.indexer.ops() if self.indexer else ()),
             *attention(

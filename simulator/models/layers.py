@@ -48,6 +48,8 @@ class HeadColumns(NamedTuple):
 class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
+    `chunked`: they are those of its own chunk of as many tokens (Llama 4), which is counted as a sliding window is.
+
     `gate`: a second projection as wide as the output gates it; `head_gate`: one of a number per head does (transformers
     5.23.0, step3p7, laguna). `shared_kv`: values are the keys before their norm. `v_dim`: width of a value's head where
     it is not a key's (MiMo-V2-Flash). `q_lora`: queries start from a latent vector of that width, which every device
@@ -72,6 +74,7 @@ class Attention(Strict):
     shared_kv: bool = False
     reuses_cache: bool = False
     window: PositiveInt | None = None
+    chunked: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -136,16 +139,18 @@ class Attention(Strict):
         """QKV projection, attention, output projection, all-reduce."""
         widths, heads = self._widths(layout), self._local(layout)
         flops = 2.0 * (widths.queries + widths.output)
+        decodes, prompts = attention(
+            layout,
+            flops_per_read=flops,
+            flops_per_pair=flops,
+            cache_bytes=self._read_bytes(layout),
+            windowed=self.window is not None,
+            heads=heads,
+        )
         return (
             *self._before(hidden, layout),
-            *attention(
-                layout,
-                flops_per_read=flops,
-                flops_per_pair=flops,
-                cache_bytes=self._read_bytes(layout),
-                windowed=self.window is not None,
-                heads=heads,
-            ),
+            replace(decodes, chunk_tokens=(self.window or 0) * self.chunked),
+            prompts,
             *((linear("head gate", (hidden, heads[0]), layout, "mixer"),) if self.head_gate else ()),
             *((elementwise("output gate", 3 * widths.output, layout),) if self.gate or self.head_gate else ()),
             linear("output projection", (widths.output, hidden), layout, "mixer"),

@@ -10,11 +10,12 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Op
 
-Part = Literal["mixer", "linear", "experts", "other"]
+Part = Literal["mixer", "output", "linear", "experts", "other"]
 PARTS: tuple[Part, ...] = get_args(Part)
 COVERED: dict[str, tuple[Part, ...]] = {  # parts that a number format covers, by NumberFormat.covers
     "all": PARTS,
-    "linear": ("mixer", "linear", "experts"),
+    "linear": ("mixer", "output", "linear", "experts"),
+    "feed-forward and output": ("output", "linear", "experts"),
     "feed-forward": ("linear", "experts"),
     "experts": ("experts",),
 }
@@ -24,11 +25,13 @@ COVERED: dict[str, tuple[Part, ...]] = {  # parts that a number format covers, b
 class Weights:
     """Parameter counts of a layer on one device, by what number formats cover together.
 
-    `mixer`: projections of attention or of a recurrence; `linear`: dense feed-forward projections; `experts`: routed
-    experts; `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
+    `mixer`: projections of attention or of a recurrence; `output`: the output projection of latent attention, which
+    some checkpoints quantise alone of these; `linear`: dense feed-forward projections; `experts`: routed experts;
+    `other`: embeddings, norms, biases, routers, which most formats leave in the model's own type.
     """
 
     mixer: int = 0
+    output: int = 0
     linear: int = 0
     experts: int = 0
     other: int = 0
@@ -40,9 +43,9 @@ class Weights:
         return Weights(*(each * times for each in self.counts))
 
     @property
-    def counts(self) -> tuple[int, int, int, int]:
+    def counts(self) -> tuple[int, int, int, int, int]:
         """Parameters of each part, in the order of the fields."""
-        return self.mixer, self.linear, self.experts, self.other
+        return self.mixer, self.output, self.linear, self.experts, self.other
 
     @property
     def total(self) -> int:

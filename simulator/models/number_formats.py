@@ -24,7 +24,7 @@ class NumberFormat:
     """
 
     bits: Figure
-    covers: Literal["all", "linear", "feed-forward", "experts"]
+    covers: Literal["all", "linear", "feed-forward and output", "feed-forward", "experts"]
     compute: tuple[str, ...]
     unpacking: Figure = NO_UNPACKING  # on a CPU: multiplications that take as long as to unpack a number
     rest: str = ""  # the format of what it does not cover; none: the model's own type
@@ -101,6 +101,7 @@ _MX_MOE = _of(
 _MX8 = _of(8 + 8 / 32, _source("OCP MX: an 8-bit scale per 32"))
 _NV = _of(4 + 8 / 16, _source("an fp8 scale per 16"))
 _NV_MLP = _of(4 + 8 / 16, _source("an fp8 scale per 16; ModelOpt: NVFP4_MLP_ONLY_CFG"))
+_NV_WO = _of(4 + 8 / 16, _source("an fp8 scale per 16; cards of NVIDIA's NVFP4-v2: with the wo module of attention"))
 _F16 = _of(16, _source("GGUF's F16: x86 has no fp16 multiplication, and llama.cpp widens to fp32"))
 _BF16 = _of(16, _source("GGUF's BF16: kernels without bf16 multiply it in fp32 (llama.cpp pull request 12554)"))
 _MLX = _source("MLX, mlx.core.quantize, mode affine: bits + (16 + 16) / group, an fp16 scale and bias for each group")
@@ -142,6 +143,7 @@ FORMATS: dict[str, NumberFormat] = {
     "nvfp4": NumberFormat(_NV, "linear", _FP4, files=("safetensors", "mlx")),
     "nvfp4a16": NumberFormat(_NV, "linear", _WIDE, files=_HF),
     "nvfp4-mlp": NumberFormat(_NV_MLP, "feed-forward", _FP4, files=_HF),
+    "nvfp4-mlp-wo": NumberFormat(_NV_WO, "feed-forward and output", _FP4, files=_HF),
     "mlc-q4f16": NumberFormat(_Q4F16, "all", _HALF, files=("mlc",)),
     "bfp8": NumberFormat(_BFP8, "all", _WIDE, files=("bfp",)),
     "bfp8-bfp4": NumberFormat(_BFP4, "all", _WIDE, files=("bfp",)),

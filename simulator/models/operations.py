@@ -247,6 +247,7 @@ class Op:
     shared_by: float = 1.0  # query heads per KV head, or per latent vector
     latent_heads: float = 0.0  # the same of latent attention, which share one read of the cache
     cache_format: str = ""  # number format of the KV cache
+    chunk_tokens: int = 0  # of the chunks that decode attention keeps to; 0: it has none
     alike: bool = False  # all sequences decode the same token, and so reach the same experts
     on_host: bool = False  # its weights lie in host memory, and the CPU computes it (offload.py)
 

@@ -200,6 +200,7 @@ def _idle(part: _Part) -> dict[str, bool]:
         "link": not linked,
         "split_decode": not any(rates.split_decode(op) for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
+        "chunked_decode": not any(rates.chunked_decode(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES
+from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES, ChunkedDecode
 from simulator.engines.kernels import Kernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.errors import ProfileError
@@ -207,7 +207,8 @@ class Rates:
 
         F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
         cache; F of whole tiles of query rows (DecodeTile). The last term where each of the g query heads of a group
-        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode.seconds).
+        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or query
+        heads that read chunks alone (ChunkedDecode).
         """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:
@@ -224,14 +225,19 @@ class Rates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
-        if not self.light and (split := self.split_decode(op)):
-            memory_s = np.maximum(memory_s, split.seconds(self.hardware, op, counts))
+        for kernel in () if self.light else (self.split_decode(op), self.chunked_decode(op)):
+            memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
         return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
 
     def split_decode(self, op: Op) -> SplitDecode | None:
         """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
         split = self.kernels.rules.split_decode
         return split if split and split.holds(self.hardware, op) else None
+
+    def chunked_decode(self, op: Op) -> ChunkedDecode | None:
+        """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""
+        chunked = self.kernels.rules.chunked_decode
+        return chunked if chunked and chunked.holds(self.hardware, op, self.context_tokens) else None
 
     def cache_figure(self, rates: DecodeAttention, op: Op) -> str:
         """Return the name of the figure of decode attention at which it reads an op's cache."""

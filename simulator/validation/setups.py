@@ -181,7 +181,8 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
-    weights = {"fp8": recipe.fp8_dtype, "int4": recipe.int4_dtype}.get(weights, weights)
+    named = {"fp8": recipe.fp8_dtype, "nvfp4": recipe.fp4_dtype, "int4": recipe.int4_dtype}
+    weights = named.get(weights, weights)
     weights = sized_format(weight_format(weights, model, engine), setup, model)
     return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
 

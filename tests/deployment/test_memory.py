@@ -95,6 +95,20 @@ def test_outputs_of_both_products_of_experts_share_a_buffer():
     assert small.max_context_tokens >= 4096
 
 
+def test_tensorrt_llms_experts_have_room_for_every_copy_of_every_token_on_each_rank():
+    """Qwen3-235B: 8 copies of 4,096 numbers and what a GEMM puts out of them (2 x 1,536 or 4,096), 16 bits each.
+
+    moe_kernels.cu counts in experts_per_token * num_rows, of all ranks; the residual is of a rank's own tokens. gpt-oss
+    on Blackwell has kernels that read their inputs where they are: 4 times 2,880 and 2,880 columns, as in vLLM.
+    """
+    tokens = 8 * 1024
+    chosen = Settings(max_num_seqs=64, max_num_batched_tokens=1024)
+    found = plan("qwen3-235b-a22b", "h200-sxm", "tensorrt-llm", chosen, dp=8, ep=8)
+    assert found.activation_bytes == pytest.approx(tokens * 2 * (8 * (4096 + 4096) + 2 * 4096 / 8))
+    gathering = plan("gpt-oss-20b", "b200-sxm", "tensorrt-llm", chosen)
+    assert gathering.activation_bytes == pytest.approx(1024 * 2 * (4 * (5760 + 2880) + 2 * 2880))
+
+
 def test_ranks_of_data_parallel_attention_hold_whole_adapters():
     """Each has all of attention's and of the shared expert's, as one device alone has; experts have none."""
     model = load_model("deepseek-v3")
@@ -312,13 +326,15 @@ def test_sglang_keeps_states_in_fp32_where_a_model_does_not_say():
 def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
     """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin.
 
-    Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways: 360 columns on one of eight are 512.
+    Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways there: 360 columns on one of eight are
+    512. In TensorRT-LLM itself they have 512 (inputs) and 128 (quantization.py), which makes the same of 2,880.
     """
     padded, plain = plan("gpt-oss-120b", "b200-sxm"), plan("gpt-oss-120b", "h100-sxm")
     assert padded.weight_bytes / GIB == pytest.approx(65.97, abs=0.1)
     experts = load_model("gpt-oss-120b").weights().experts
     assert padded.weight_bytes - plain.weight_bytes == pytest.approx(experts * 4.25 / 8 * (3072 * 2944 / 2880**2 - 1))
-    assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
+    assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == padded.weight_bytes
+    assert plan("gpt-oss-120b", "h200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
     older, of_eight = (plan("gpt-oss-120b", each, "vllm-0.19", tp=8).weight_bytes for each in ("b200-sxm", "h100-sxm"))
     assert older - of_eight == pytest.approx(experts / 8 * 4.25 / 8 * (3072 * 512 / (2880 * 360) - 1))
 

@@ -15,6 +15,7 @@ from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
+from simulator.models.blocks import NORMS
 from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
@@ -77,6 +78,38 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
     assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
     l40s = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s"))
     assert not l40s.reads_per_head(decode_op(8, "fp8"))
+
+
+def test_tensorrt_llms_all_reduce_norms():
+    """gpt-oss at tp 4: 36 layers whose norms start no kernel of their own; alone, and with attention DP, they do."""
+    kinds = {"alone": Layout(), "tensor": Layout(tp=4), "data": Layout(dp=4, ep=4)}
+    ops = {
+        kind: next(op for op in deploy("gpt-oss-120b", "b200", "tensorrt-llm", each)._step_ops() if op.name == NORMS)
+        for kind, each in kinds.items()
+    }
+    assert {kind: op.launches for kind, op in ops.items()} == {"alone": 1, "tensor": 0, "data": 1}
+    assert ops["tensor"].activation_bytes == ops["alone"].activation_bytes
+
+
+def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
+    """Pull request 6306: MMHA, not XQA, from contexts of a chunk on; trtllm-gen's kernels know chunks on Blackwell.
+
+    Llama 4: 5 heads of a group read 2 x 8 x 128 bytes in fp8 at half of 2.25 times the bandwidth: 5 / 1.125.
+    """
+    layer = Attention(heads=40, kv_heads=8, head_dim=128, window=8192, chunked=True)
+    op = next(op for op in layer.ops(5120, Layout(cache_dtype="fp8")) if op.rate == "decode_attention")
+    counts = Counts(1.0, 8.0, 8.0, decode_reads_windowed=1e6)
+    kernels = load_engine("tensorrt-llm-1.2").kernels_on(load_hardware("h200-sxm"))
+    seconds = {
+        (device, context): Rates(load_hardware(device), kernels, context_tokens=context).cost(op, counts).memory_s
+        for device in ("h200-sxm", "b200-sxm")
+        for context in (8191, 8192)
+    }
+    assert seconds["h200-sxm", 8192] == pytest.approx(5 / 1.125 * 2048 * 1e6 / 4.8e12)
+    assert seconds["h200-sxm", 8191] < seconds["h200-sxm", 8192] / 3
+    assert seconds["b200-sxm", 8191] == seconds["b200-sxm", 8192]
+    sliding = decode_op(8, "fp8", 8192)
+    assert not kernels.rules.chunked_decode.holds(load_hardware("h200-sxm"), sliding, 8192)
 
 
 def decode_op(kv_heads: int, cache: str, window: int | None = None) -> Op:

@@ -478,12 +478,13 @@ def test_a_format_covers_what_it_says(model: Model, weight_dtype: str) -> None:
     weights, small = model.weights(), FORMATS[weight_dtype].bits / 8
     rest = FORMATS[FORMATS[weight_dtype].rest or "bf16"].bits / 8
     sizes = {
-        "all": (small, small, small, small),
-        "linear": (small, small, small, rest),
-        "feed-forward": (rest, small, small, rest),
-        "experts": (rest, rest, small, rest),
+        "all": (small, small, small, small, small),
+        "linear": (small, small, small, small, rest),
+        "feed-forward and output": (rest, small, small, small, rest),
+        "feed-forward": (rest, rest, small, small, rest),
+        "experts": (rest, rest, rest, small, rest),
     }[FORMATS[weight_dtype].covers]
-    expected = np.dot(sizes, (weights.mixer, weights.linear, weights.experts, weights.other))
+    expected = np.dot(sizes, (weights.mixer, weights.output, weights.linear, weights.experts, weights.other))
     assert Layout(weight_dtype=weight_dtype).weight_bytes(weights) == pytest.approx(expected, rel=1e-12)
 
 
@@ -498,6 +499,16 @@ def test_formats_by_hand() -> None:
     assert Layout(weight_dtype="mxfp4").weight_bytes(weights) == 8_030_261_248 * 2
     small = 2 * (8_030_261_248 - linear) + linear * 4.5 / 8
     assert Layout(weight_dtype="nvfp4-mlp").weight_bytes(weights) == small
+
+
+def test_a_format_covers_the_output_projection_of_latent_attention_alone() -> None:
+    """DeepSeek-R1: 61 layers of 128 heads of 128 numbers by 7,168, in 4.5 bits with its `wo`, else in 16."""
+    model = load_model("deepseek-r1")
+    whole, alone = (Layout(weight_dtype=each).weight_bytes(model.weights()) for each in ("nvfp4-mlp-wo", "nvfp4-mlp"))
+    assert alone - whole == 61 * 128 * 128 * 7168 * (16 - 4.5) / 8
+    ops = {op.name: op.format for op in model.ops(Layout(weight_dtype="nvfp4-mlp-wo"))}
+    assert (ops["output projection"], ops["query up"], ops["experts up"]) == ("nvfp4-mlp-wo", "bf16", "nvfp4-mlp-wo")
+    assert Layout(weight_dtype="nvfp4").weight_bytes(model.weights()) < whole
 
 
 # ------------------------------------------------------------------------------------------------- laws of the work

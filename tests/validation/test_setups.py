@@ -90,6 +90,7 @@ def test_limits_of_trtllm_bench_by_hand():
     short = place(
         setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=128.0, output_tokens=128.0)
     )
+    assert short.deployment.context_tokens == 256  # throughput.py: max_seq_len is metadata.max_sequence_length
     assert short.deployment.max_num_seqs == 4096
     assert short.deployment.max_num_batched_tokens == 8192
     long = place(setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=20e3, output_tokens=2e3))
@@ -100,9 +101,9 @@ def test_limits_of_trtllm_bench_by_hand():
 @pytest.mark.parametrize(
     ("stated", "limits_of_a_rank"),
     [
-        # 94 layers x 2 x 128 numbers of 2 bytes for each of 8 devices, though Qwen3 has 4 KV heads: 385,024 a token,
-        # of which 0.95 of 8 x 140.4 GiB less 235 GB hold 1,190 times 2,000
-        ({"model": "Qwen3-235B-A22B", "weight_dtype": "fp8", "tp": 8, "dp": 8, "ep": 8, "devices": 8}, (1280, 2560)),
+        # 94 layers x 2 x 128 numbers of a byte for each of 8 devices, though Qwen3 has 4 KV heads: 192,512 a token,
+        # of which 0.95 of 8 x 140.4 GiB less 235 GB hold 2,380 times 2,000
+        ({"model": "Qwen3-235B-A22B", "weight_dtype": "fp8", "tp": 8, "dp": 8, "ep": 8, "devices": 8}, (2560, 5120)),
         ({"model": "gpt-oss-120b", "weight_dtype": "mxfp4"}, (2048, 8192)),  # not tuned: BuildConfig's defaults
     ],
 )
@@ -285,10 +286,18 @@ def test_sources_set_rules_that_the_command_line_takes():
         assert rules.keys() <= set(OURS), setup
 
 
-def test_the_cache_of_gpt_oss_is_as_wide_as_its_activations_on_hopper():
+def test_deepseeks_fp4_checkpoint_in_trtllm_bench_quantises_the_output_projection_too():
+    given = {**BENCH, "model": "DeepSeek-R1-0528", "weight_dtype": "nvfp4", "hardware": "GB200 NVL72", "devices": 4}
+    found = [place(setup(**given, client=client)).deployment.layout for client in ("trtllm-bench", "")]
+    assert [each.weight_dtype for each in found] == ["nvfp4-mlp-wo", "nvfp4-mlp"]
+
+
+def test_the_cache_of_gpt_oss_alone_is_as_wide_as_its_activations_on_hopper():
     given = {**BENCH, "client": "trtllm-bench", "model": "gpt-oss-20b", "weight_dtype": "mxfp4", "cache_dtype": "fp8"}
     assert place(setup(**given)).deployment.layout.cache_dtype == "bf16"
     assert place(setup(**{**given, "hardware": "GB200 NVL72"})).deployment.layout.cache_dtype == "fp8"
+    scaled_whole = {**BENCH, "client": "trtllm-bench", "model": "Qwen3-235B-A22B", "weight_dtype": "fp8", "devices": 8}
+    assert place(setup(**scaled_whole, tp=8)).deployment.layout.cache_dtype == "fp8"
 
 
 # ---------------------------------------------------------------------------------------------------------- pipelines

@@ -116,6 +116,11 @@ class Recipe:
         return self.model.published_fp8
 
     @property
+    def fp4_dtype(self) -> str:
+        """What a row calls nvfp4: the checkpoint that the model's profile names."""
+        return "nvfp4"
+
+    @property
     def int4_dtype(self) -> str:
         """What a row calls int4: GPTQ or AWQ, where the engine has no four bits of its own."""
         return "int4"

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine
 from simulator.models.layers import Attention
 from simulator.models.layout import Layout
@@ -70,17 +71,28 @@ class TrtllmBench(TrtllmOffline):
         """NVIDIA's checkpoint, scaled as a whole (nvidia/Qwen3-235B-A22B-FP8 in perf-overview.md), but of DeepSeek."""
         return super().fp8_dtype if self.model.weight_dtype == "fp8-block" else "fp8"
 
-    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
-        """Return 16 bits on Hopper where the page or the checkpoint leaves the format open, whatever is stated.
+    @property
+    def fp4_dtype(self) -> str:
+        """nvidia/DeepSeek-R1-0528-NVFP4-v2 from v1.2 on, which "additionally quantizes the wo module" (its card)."""
+        return "nvfp4-mlp-wo" if self.model.id.startswith("deepseek") else super().fp4_dtype
 
-        perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For Qwen3 the
-        checkpoint decides: NVFP4 ones ask for fp8; that the fp8 one does not is a guess, without which H100 would be 30
-        to 75 % too fast in both versions of the page.
+    def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
+        """Return 16 bits for gpt-oss on Hopper, whatever is stated; else what the checkpoint carries.
+
+        perf-overview.md v1.2 asks for fp8 with gpt-oss, "Hopper: use auto", and with DeepSeek-R1. For all else the
+        checkpoint decides, and those of ModelOpt carry an fp8 cache: kv_cache_quant_algo FP8 beside quant_algo FP8 of
+        Qwen3-235B-A22B and both Llama 4 in tests/integration/defs/accuracy/references/gsm8k.yaml, by which
+        test_llm_api_pytorch.py looks up the loaded checkpoint (read 2026-11-27).
         """
-        is_left = self.model.weight_dtype == "mxfp4" or (weights == "fp8" and "qwen3-235b" in self.model.id)
-        if is_left and self.hardware.family == "hopper":
+        if self.model.weight_dtype == "mxfp4" and self.hardware.family == "hopper":
             return self.model.dtype
         return super().cache_dtype(stated, weights, engine)
+
+    def settings(self, layout: Layout) -> Settings:
+        """Return the limits and max_seq_len, the longest sequence of the data set (bench/benchmark/throughput.py)."""
+        own = super().settings(layout)
+        longest = math.ceil(self.setup.input_tokens) + math.ceil(self.setup.output_tokens)
+        return replace(own, max_model_len=min(own.max_model_len or longest, self.model.max_context_tokens) or None)
 
     def limits(self, layout: Layout) -> Limits:
         """Return max_batch_size, of all stages, and max_num_tokens as trtllm-bench derives them from its data set.
