@@ -272,7 +272,10 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
-    if any(rates.split_decode(op) for op in attended):
+    tiled = any(rates.fills_tiles(op) for op in ops if op.rate == "gemm")
+    if tiled:
+        yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
+    if tiled or any(rates.split_decode(op) for op in attended):
         yield from _of(hardware, "multiprocessors")
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
