@@ -90,6 +90,7 @@ class Achievable(Strict):
     """
 
     gemm: dict[PeakName, Gemm] = {}
+    wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.waves_s)
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
     elementwise_memory_fraction: Fraction | None = None
@@ -102,6 +103,7 @@ class Achievable(Strict):
         """Fill what is missing here from a more general set."""
         return Achievable(
             gemm={**other.gemm, **self.gemm},
+            wave_fraction=self.wave_fraction or other.wave_fraction,
             decode_attention=self.decode_attention or other.decode_attention,
             prefill_attention=self.prefill_attention or other.prefill_attention,
             elementwise_memory_fraction=self.elementwise_memory_fraction or other.elementwise_memory_fraction,

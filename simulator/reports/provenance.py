@@ -277,7 +277,10 @@ def _rates_of(part: _Part) -> Iterator[tuple[str, Figure]]:
             name = "elementwise_memory_fraction" if kind == "elementwise" else kind
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
-    tiled = any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)
+    waves = any(rates.fills_tiles(op) for op in ops if op.rate == "gemm")
+    if waves:
+        yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
+    tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)
     if tiled or any(rates.split_decode(op) for op in attended):
         yield from _of(hardware, "multiprocessors")
     if "all_reduce" in kinds and hardware.node_devices > 1:

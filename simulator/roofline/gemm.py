@@ -10,6 +10,8 @@ from simulator.models.operations import Array, Op
 from simulator.profile import Figure, Source
 
 PANEL = 128  # columns of weights that one multiprocessor multiplies
+TILE = 128  # rows, and columns, of the tiles of GEMMs with more than FEW_ROWS rows (Achievable.wave_fraction)
+FEW_ROWS = 64
 EXPERTS_EXPONENT = Figure(
     1.2,
     Source(
@@ -48,7 +50,7 @@ class AchievedGemm(NamedTuple):
     """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum.
 
     `panel_s`: seconds of a panel; `least_rows`: as many are multiplied, whatever it has (hardware.Gemm); `tile_s`:
-    seconds of its smallest tiles.
+    seconds of its smallest tiles; `wave`: share of the peak in a wave, 0: it is not known (Achievable.wave_fraction).
     """
 
     compute: float
@@ -58,6 +60,7 @@ class AchievedGemm(NamedTuple):
     panel_s: float = 0.0
     least_rows: float = 0.0
     tile_s: float = 0.0
+    wave: float = 0.0
 
 
 def exponent_of(gemm: Gemm, op: Op) -> float:
@@ -99,6 +102,26 @@ def row_padding(gemm: AchievedGemm, rows: Array) -> Array:
     4.0
     """
     return np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0))
+
+
+def waves_s(gemm: AchievedGemm, rows: Array, columns: int, multiprocessors: Figure | None, seconds: Array) -> Array:
+    """Return the seconds in which the tiles of a dense GEMM are multiplied; `seconds`: of its own rows.
+
+    Rows beyond FEW_ROWS fill tiles of TILE rows. A tile has one multiprocessor to itself: as many as there are run at a
+    time, a wave, each no faster than `gemm.wave` of its share of the peak. Kernels with half as many rows are taken
+    where their waves are shorter. Fewer tiles than multiprocessors are split along the inputs, and have no waves.
+
+    >>> a100 = AchievedGemm(0.81, 0.78, 5e-6, 2.0, wave=0.93)
+    >>> multiprocessors = Figure(108.0, Source(text="", date="", evidence="datasheet"))
+    >>> [round(float(waves_s(a100, rows, 7168, multiprocessors, 1.0)), 2) for rows in (64.0, 256.0, 384.0, 448.0)]
+    [1.0, 1.26, 1.12, 1.14]
+    """
+    every, own = float(multiprocessors or math.inf), np.maximum(rows, 1.0)
+    tall, wide = np.ceil(own / TILE), math.ceil(columns / TILE)
+    waves = np.minimum(np.ceil(tall * wide / every), np.ceil(np.ceil(2 * own / TILE) * wide / every) / 2)
+    in_waves = np.where(tall * wide > every, waves * every * TILE**2 / (own * columns), 0.0)
+    longer = np.maximum(tall * TILE / own, in_waves * gemm.compute / gemm.wave)
+    return seconds * np.where(own > FEW_ROWS, longer, 1.0)
 
 
 IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))

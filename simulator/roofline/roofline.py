@@ -25,6 +25,7 @@ from simulator.roofline.gemm import (
     row_padding,
     soft_maximum,
     tile_s,
+    waves_s,
 )
 from simulator.roofline.scan import scan_s
 from simulator.roofline.weight_only import compute_of_rows, rows_of, unpacked
@@ -135,8 +136,11 @@ class Rates:
         if not self.light:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
+            rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
             if gemm.least_rows:
-                compute_s = compute_s * row_padding(gemm, rows_of(op, counts) / np.maximum(counts.steps, 1.0))
+                compute_s = compute_s * row_padding(gemm, rows)
+            if gemm.wave:
+                compute_s = waves_s(gemm, rows, op.columns, self.hardware.multiprocessors, compute_s)
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
@@ -195,20 +199,27 @@ class Rates:
         start_s = self.kernels.start_s(self.hardware, name, op)
         few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
         least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
-        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), least_rows, self._tile_s(op))
+        wave = float(self.hardware.achievable.wave_fraction or 0.0) if self.fills_tiles(op) else 0.0
+        rows = (least_rows, self._tile_s(op), wave)
+        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), *rows)
 
     def _tile_s(self, op: Op) -> float:
         """Return the seconds of a GEMM's smallest tiles at the peak (KernelRules.gemm_tiles); 0: not known."""
         rows, peak = self.kernels.tile_rows(op, self.hardware), self.peak(op.format)[1]
         return tile_s(rows, peak, self.hardware.multiprocessors, op) if rows else 0.0  # type: ignore[arg-type]
 
+    def fills_tiles(self, op: Op) -> bool:
+        """Whether the waves of tiles of a GEMM count: of dense ones that unpack nothing, on devices that state both."""
+        known = self.hardware.multiprocessors is not None and self.hardware.achievable.wave_fraction is not None
+        return known and op.experts is None and op.weight_bytes > 0 and op.columns > 0 and not self.unpacks(op.format)
+
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
 
         F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
         cache; F of whole tiles of query rows (DecodeTile). The last term where each of the g query heads of a group
-        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or query
-        heads that read chunks alone (ChunkedDecode).
+        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or heads
+        that read chunks alone (ChunkedDecode).
         """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:

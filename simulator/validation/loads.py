@@ -165,8 +165,7 @@ def _lengths(placed: Placed) -> tuple[Distribution, Distribution, float]:
         recorded = setup.dataset == "llmservingsim"
         longest, spreads = LONGEST * round(max(prompt, output)), SHAREGPT_SPREADS if recorded else SPREADS
         prompts, outputs = (LogNormal(*each, longest) for each in zip((prompt, output), spreads, strict=True))
-        asked = not recorded and _is_requested(output)
-        return prompts, Fixed(round(output)) if asked else outputs, output
+        return prompts, outputs, output
     return Fixed(max(1, round(prompt))), Fixed(max(1, round(output))), output * recipe.mean_of_nominal
 
 
@@ -190,17 +189,6 @@ def _uniform(mean: float) -> Uniform:
     Uniform(low_tokens=1, high_tokens=1023)
     """
     return Uniform(1, max(1, round(2 * mean) - 1))
-
-
-def _is_requested(output: float) -> bool:
-    """Tell whether an output is a requested length and not the mean of a data set: a guess, by powers of two.
-
-    TensorRT-LLM's table has 16 and 256 tokens with the same prompts of 467, beside 214 with those of 202.
-
-    >>> _is_requested(256.0), _is_requested(214.0)
-    (True, False)
-    """
-    return output == round(output) and round(output).bit_count() == 1
 
 
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:

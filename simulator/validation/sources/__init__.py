@@ -31,6 +31,7 @@ from simulator.validation.sources.trtllm_docs import (
     TrtllmBench,
     TrtllmEvicting,
     TrtllmOffline,
+    TrtllmOnline,
     TrtllmStatic,
     TrtllmTable,
 )
@@ -38,12 +39,13 @@ from simulator.validation.sources.trtllm_docs import (
 __all__ = ["RECIPES", "Recipe", "recipe_of"]
 
 TABLE_RELEASES = ("0.11", "0.12", "0.13", "0.14")
+ONLINE = "tensorrt-llm-docs-online-serving"
 
 
 def _is_offline(setup: Setup, releases: tuple[str, ...] = ("",)) -> bool:
-    """Tell whether all requests were queued in TensorRT-LLM at the start, in one of some releases."""
+    """Tell whether all requests were queued in TensorRT-LLM at the start, in one of some releases, without a server."""
     is_offline = setup.engine.startswith("TensorRT-LLM") and setup.regime == "offline"
-    return is_offline and setup.engine_version.startswith(releases)
+    return is_offline and setup.engine_version.startswith(releases) and setup.source != ONLINE
 
 
 RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which setups are of a source; the first counts
@@ -67,6 +69,7 @@ RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which s
     (StrixHaloToolboxes, lambda setup: setup.source == "kyuz0-strix-halo-toolboxes"),
     (DgxSparkBenches, lambda setup: setup.source == "llama.cpp-benches-dgx-spark"),
     (TrtllmBench, lambda setup: setup.client == "trtllm-bench"),
+    (TrtllmOnline, lambda setup: setup.source == ONLINE),
     (TrtllmStatic, lambda setup: setup.source == "tensorrt-llm-docs-static"),
     (TrtllmTable, lambda setup: setup.source == "tensorrt-llm-docs-ifb" and _is_offline(setup, TABLE_RELEASES)),
     (TrtllmEvicting, lambda setup: setup.client == "gptManagerBenchmark" and setup.engine_version.startswith("0.10")),

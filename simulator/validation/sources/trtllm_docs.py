@@ -45,6 +45,7 @@ TABLE_SEQS = {  # where a prompt and an output have their own
     ("llama-2-70b", 8, 128, 2048): 1024,
     ("llama-3-70b", 2, 2048, 2048): 2048,
 }
+SONNET_TOKENS = 467  # of each prompt of the table of online serving, but those of ShareGPT
 OTHER_LIMITS = 2048, 2048  # guess: of models and devices that they leave out
 
 
@@ -173,6 +174,22 @@ class TrtllmStatic(Recipe):
     def rules(self) -> dict[str, object]:
         """Static batches: no sequence waits for the cache of another."""
         return {"policy": "static"}
+
+
+class TrtllmOnline(Recipe):
+    """A run of the table of online serving: Triton under the client of vLLM's nightly benchmarks of autumn 2024.
+
+    Its 500 requests, rates of 2 to 32 and inf, models over one and four devices and outputs of 16 and 256 tokens after
+    some 462 are those of vllm-project/vllm .buildkite/nightly-benchmarks/nightly-descriptions.md (commit 43479b60), and
+    its columns those of benchmark_serving.py, which pools all gaps (read 2026-11-27). That page names neither: a guess.
+    """
+
+    pools_gaps = True
+
+    @property
+    def has_data_set(self) -> bool:
+        """Whether lengths are those of ShareGPT; the other prompts are lines of sonnets up to one length."""
+        return round(self.setup.input_tokens) != SONNET_TOKENS
 
 
 def _round_up(value: float, multiple: int) -> int:
