@@ -41,7 +41,7 @@ OF_ADAPTERS = ("max_loras", "max_lora_rank")
 OF_STATIC_CACHES = ("bucket_size", "reuse_cache")
 ONE_OR_MORE = ("batch_size", "block_size", *OF_ADAPTERS, "scheduler_recv_interval", "stream_interval")
 NO_LIMIT = (  # counts that may be 0: no limit
-    *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
+    *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq", "decode_graph_tokens"),
     *("bucket_size", "drift_tokens", "gathered_steps", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)

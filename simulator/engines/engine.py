@@ -146,7 +146,10 @@ class Engine(Profile):
     reuse_cache: bool = True  # off: without buckets, a static cache begins with prompts padded to their sequences' end
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
-    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): Deployment.graph_tokens
+    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): CapturedGraphs
+    decode_graph_tokens: Annotated[int, Field(ge=0)] | None = None  # of a step of decodes alone that one graph launches
+    captures_max_num_seqs: bool = False  # and one of max_num_seqs, though it be none of the usual sizes
+    routes_padding: bool = False  # rows that fill a step up to the size of its graph choose experts, too
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model

@@ -42,8 +42,12 @@ TABLE = StepTable(
     loaded_s=17 * UNIT_S,
     least_s=1500 * UNIT_S,
     prompt_least_s=1900 * UNIT_S,
+    decode_least_s=1800 * UNIT_S,
+    prompt_pieces_s=1700 * UNIT_S,
+    decode_pieces_s=1600 * UNIT_S,
+    gaps_s=29 * UNIT_S,
 )
-GRAPH_TOKENS = 12
+GRAPH_TOKENS, DECODE_GRAPH_TOKENS = 12, 5
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -68,8 +72,13 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    by_host = prompts and sum(new for new, _ in batch) > GRAPH_TOKENS
-    return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
+    tokens = sum(new for new, _ in batch)  # N
+    if not prompts and tokens <= DECODE_GRAPH_TOKENS:
+        return max(worked_s, TABLE.least_s)
+    if tokens <= GRAPH_TOKENS:
+        pieces_s = TABLE.prompt_pieces_s if prompts else TABLE.decode_pieces_s
+        return max(worked_s + TABLE.gaps_s, TABLE.least_s, pieces_s)
+    return max(worked_s, TABLE.least_s, TABLE.prompt_least_s if prompts else TABLE.decode_least_s)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
@@ -116,6 +125,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         async_scheduling=rules.async_scheduling,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
+        decode_graph_tokens=DECODE_GRAPH_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,
