@@ -48,16 +48,27 @@ class CapturedGraphs:
         """Most tokens of a step of decodes alone that one whole graph launches; `EVERY_STEP` where none is larger.
 
         vLLM captures whole graphs of the sizes up to max_num_seqs (initialize_cudagraph_keys of
-        v1/cudagraph_dispatcher.py), to which max_num_seqs itself belongs since pull request 57355.
+        v1/cudagraph_dispatcher.py), to which max_num_seqs itself belongs since pull request 57355; SGLang those of up
+        to cuda_graph_max_bs sequences.
         """
-        engine, each = self.engine, 1 + self.draft_tokens
+        engine, each, ranks = self.engine, 1 + self.draft_tokens, self.layout.dp
+        if engine.decode_graph_tokens is None and engine.decode_graph_seqs and self._on_gpus:
+            return engine.default("decode_graph_seqs", self.hardware, self.layout.tp * ranks) * each * ranks
         if engine.decode_graph_tokens is None or not self._on_gpus:
             return EVERY_STEP
-        most = self.max_num_seqs // self.layout.dp * each
+        most = self.max_num_seqs // ranks * each
         if engine.captures_max_num_seqs and most <= engine.decode_graph_tokens:
-            return most * self.layout.dp
+            return most * ranks
         sizes = capture_sizes(engine.decode_graph_tokens, each)
-        return int(sizes[sizes <= most].max(initial=0)) * self.layout.dp
+        return int(sizes[sizes <= most].max(initial=0)) * ranks
+
+    @property
+    def decode_pieces_tokens(self) -> int:
+        """Most tokens of a step of decodes alone that graphs in pieces launch, where no whole one does.
+
+        Those of SGLang are for prompts alone (forward_extend of its model_runner.py asks PiecewiseCudaGraphRunner).
+        """
+        return 0 if self.engine.graph_pieces else self.tokens
 
     @property
     def routed_sizes(self) -> tuple[int, ...]:

@@ -265,6 +265,7 @@ class Deployment:
             launches=Launches() if light else launches_s(kernels, self.hardware, self.model, self._step_ops()),
             graph_tokens=self.graphs.tokens,
             decode_graph_tokens=self.graphs.decode_tokens,
+            decode_pieces_tokens=self.graphs.decode_pieces_tokens,
             routed_sizes=() if light else self.graphs.routed_sizes,
         )
 

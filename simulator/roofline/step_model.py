@@ -88,6 +88,7 @@ class StepModel:
     launches: Launches = NO_LAUNCHES  # the host's (FittedMultipliers.prompt_launch_s)
     graph_tokens: int = 0  # of a step with prompts that captured graphs launch, in pieces, at most
     decode_graph_tokens: int = EVERY_STEP  # of a step of decodes alone that one captured graph launches, at most
+    decode_pieces_tokens: int = 0  # and that graphs in pieces launch
     routed_sizes: tuple[int, ...] = ()  # tokens to which steps are filled up, with rows that choose experts, too
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
@@ -117,7 +118,7 @@ class StepModel:
         """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
         own, prompts = self.launches, np.greater(counts.prefill_tokens, 0)
         whole = ~prompts & np.less_equal(counts.tokens, self.decode_graph_tokens)
-        in_pieces = ~whole & np.less_equal(counts.tokens, self.graph_tokens)
+        in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.graph_tokens, self.decode_pieces_tokens))
         pieces_s = np.where(prompts, own.prompt_pieces_s, own.decode_pieces_s)
         least_s = np.where(in_pieces, pieces_s, np.where(prompts, own.prompt_least_s, own.decode_least_s))
         return np.where(in_pieces, own.gaps_s, 0.0), np.where(whole, 0.0, least_s)

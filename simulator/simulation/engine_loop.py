@@ -115,7 +115,7 @@ def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) 
     """Return how long a step of decodes alone takes, by what launches it: one graph, graphs in pieces, or the host."""
     if tokens <= s.limits.decode_graph_tokens:
         return max(worked_s, table.least_s)
-    if tokens <= s.limits.graph_tokens:
+    if tokens <= s.limits.decode_pieces_tokens:
         return max(worked_s + table.gaps_s, table.least_s, table.decode_pieces_s)
     return max(worked_s, table.least_s, table.decode_least_s)
 

@@ -55,6 +55,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         expected_acceptance=deployment.expected_acceptance,
         graph_tokens=deployment.graphs.tokens,
         decode_graph_tokens=deployment.graphs.decode_tokens,
+        decode_pieces_tokens=deployment.graphs.decode_pieces_tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else _longest(plan),

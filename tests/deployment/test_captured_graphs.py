@@ -122,3 +122,32 @@ def test_beyond_its_captured_graphs_vllm_launches_decodes_one_by_one():
     model = asked("llama-3.1-8b", engine="vllm-0.14").step_model()
     decodes = Counts(steps=1.0, tokens=520.0, logits=520.0)
     assert model.seconds(decodes) == pytest.approx(model.launches.decode_least_s)
+
+
+@pytest.mark.parametrize(
+    ("device", "degrees", "sequences"),
+    [
+        ("rtx-4080", {}, 8),
+        ("rtx-5090", {"tp": 2}, 24),
+        ("rtx-5090", {"tp": 4}, 80),
+        ("l40s", {}, 32),
+        ("h200-sxm", {"tp": 2}, 256),
+        ("h200-sxm", {"tp": 4}, 512),
+        ("b200-sxm", {}, 512),
+    ],
+)
+@pytest.mark.parametrize("engine", ["sglang", "sglang-0.5"])
+def test_sglang_captures_decodes_of_few_sequences_where_memory_is_small(engine, device, degrees, sequences):
+    given = Settings(max_num_batched_tokens=4096)
+    assert asked("llama-3.1-8b", device, engine, given, **degrees).graphs.decode_tokens == sequences
+    drafted = replace(given, speculation=NGRAM_3)
+    assert asked("llama-3.1-8b", device, engine, drafted, **degrees).graphs.decode_tokens == sequences * 4
+
+
+def test_sglang_launches_more_decodes_than_it_captured_one_by_one():
+    model = asked("llama-3.1-8b", "rtx-5090").step_model()
+    captured, more = (Counts(steps=1.0, tokens=n, logits=n) for n in (24.0, 25.0))
+    assert model.seconds(captured) < model.launches.decode_least_s
+    assert model.seconds(more) == model.launches.decode_least_s
+    given = Settings(changes=("decode_graph_tokens=32",))
+    assert asked("llama-3.1-8b", "rtx-5090", given=given).step_model().seconds(more) < model.launches.decode_least_s

@@ -189,14 +189,14 @@ def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_
     """Two sequences decode: in 0.1 s less than 90 s, so that what the host takes is what the step takes."""
     launches = Launches(prompt_least_s=400.0, decode_least_s=100.0, prompt_pieces_s=300.0, decode_pieces_s=90.0)
     bound = replace(step(TINY, device(1e6, 1e5)), launches=launches)
-    found = replace(bound, decode_graph_tokens=decodes, graph_tokens=graphs)
+    found = replace(bound, decode_graph_tokens=decodes, graph_tokens=graphs, decode_pieces_tokens=graphs)
     assert found.seconds(DECODE) == pytest.approx(max(seconds, bound.seconds(DECODE)))
     with_prompt = DECODE._replace(prefill_tokens=1.0)
     assert found.seconds(with_prompt) == (300.0 if graphs >= 2 else 400.0)
 
 
 def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
-    free = replace(step(TINY, device(1e6, 1e5)), decode_graph_tokens=1, graph_tokens=2)
+    free = replace(step(TINY, device(1e6, 1e5)), decode_graph_tokens=1, decode_pieces_tokens=2)
     found = replace(free, launches=Launches(decode_pieces_s=1e-9, gaps_s=0.25))
     assert found.seconds(DECODE) == pytest.approx(free.seconds(DECODE) + 0.25)
 

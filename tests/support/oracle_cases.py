@@ -47,7 +47,7 @@ TABLE = StepTable(
     decode_pieces_s=1600 * UNIT_S,
     gaps_s=29 * UNIT_S,
 )
-GRAPH_TOKENS, DECODE_GRAPH_TOKENS = 12, 5
+GRAPH_TOKENS, DECODE_GRAPH_TOKENS, DECODE_PIECES_TOKENS = 12, 5, 9
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -75,7 +75,7 @@ def seconds(batch: OracleBatch) -> float:
     tokens = sum(new for new, _ in batch)  # N
     if not prompts and tokens <= DECODE_GRAPH_TOKENS:
         return max(worked_s, TABLE.least_s)
-    if tokens <= GRAPH_TOKENS:
+    if tokens <= (GRAPH_TOKENS if prompts else DECODE_PIECES_TOKENS):
         pieces_s = TABLE.prompt_pieces_s if prompts else TABLE.decode_pieces_s
         return max(worked_s + TABLE.gaps_s, TABLE.least_s, pieces_s)
     return max(worked_s, TABLE.least_s, TABLE.prompt_least_s if prompts else TABLE.decode_least_s)
@@ -126,6 +126,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
         decode_graph_tokens=DECODE_GRAPH_TOKENS,
+        decode_pieces_tokens=DECODE_PIECES_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,
