@@ -1,23 +1,121 @@
-"""Which steps with prompts SGLang captures as CUDA graphs in pieces."""
+"""Which steps CUDA graphs launch, and which the host launches kernel by kernel: whole graphs, and graphs in pieces."""
 
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.arrays import Ints
+from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
+from simulator.roofline.step_model import EVERY_STEP
 
 QWEN_3 = "qwen3-"  # how the names of its mixtures of experts begin: Qwen3MoeForCausalLM
+PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch
+WIDE = 256  # tokens from which on captured sizes are 16 apart, not 8
 
 
-def captures_pieces(model: Model, hardware: Hardware, layout: Layout) -> bool:
-    """Tell whether SGLang captures steps with prompts in pieces; without drafts and adapters, with which it does not.
+@dataclass(frozen=True)
+class CapturedGraphs:
+    """What an engine captures for a model: sizes in tokens of a step, of all data-parallel ranks together.
 
-    Nor on devices of others than NVIDIA, with stages, data-parallel attention, vision encoders, sparse attention,
-    gated DeltaNet, and where `has_trtllm_experts`: _handle_piecewise_cuda_graph and _handle_moe_kernel_config of
-    server_args.py, piecewise_cuda_graph_disabled_model_archs of model_config.py, sglang 0.5.10.post1 (read 2026-11-27).
+    A bound is of one rank and holds for all: a prompt lies on one of them, and the others wait for it.
     """
-    sparse = model.latent is not None and model.latent.indexer is not None
-    delta = any(block.mixer is not None and block.mixer.kind == "gated_delta_net" for block in model.blocks.values())
-    plain = model.vision is None and not sparse and not delta and layout.pp == 1 and layout.dp == 1
-    return plain and hardware.vendor == "NVIDIA" and not has_trtllm_experts(model, hardware, layout)
+
+    engine: Engine
+    model: Model
+    hardware: Hardware
+    layout: Layout
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    draft_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Most tokens of a step with prompts that graphs launch; 0 where none does.
+
+        SGLang's graphs in pieces have no other bound than the step's, but for latent attention (PIECES_OF_LATENT).
+        """
+        most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
+        if self.engine.graph_pieces:
+            whole = 0 if self.model.latent is None else PIECES_OF_LATENT
+            return (most or whole or self.max_num_batched_tokens) if self._captures_pieces else 0
+        return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
+
+    @property
+    def decode_tokens(self) -> int:
+        """Most tokens of a step of decodes alone that one whole graph launches; `EVERY_STEP` where none is larger.
+
+        vLLM captures whole graphs of the sizes up to max_num_seqs (initialize_cudagraph_keys of
+        v1/cudagraph_dispatcher.py), to which max_num_seqs itself belongs since pull request 57355; SGLang those of up
+        to cuda_graph_max_bs sequences.
+        """
+        engine, each, ranks = self.engine, 1 + self.draft_tokens, self.layout.dp
+        if engine.decode_graph_tokens is None and engine.decode_graph_seqs and self._on_gpus:
+            return engine.default("decode_graph_seqs", self.hardware, self.layout.tp * ranks) * each * ranks
+        if engine.decode_graph_tokens is None or not self._on_gpus:
+            return EVERY_STEP
+        most = self.max_num_seqs // ranks * each
+        if engine.captures_max_num_seqs and most <= engine.decode_graph_tokens:
+            return most * ranks
+        sizes = capture_sizes(engine.decode_graph_tokens, each)
+        return int(sizes[sizes <= most].max(initial=0)) * ranks
+
+    @property
+    def decode_pieces_tokens(self) -> int:
+        """Most tokens of a step of decodes alone that graphs in pieces launch, where no whole one does.
+
+        Those of SGLang are for prompts alone (forward_extend of its model_runner.py asks PiecewiseCudaGraphRunner).
+        """
+        return 0 if self.engine.graph_pieces else self.tokens
+
+    @property
+    def routed_sizes(self) -> tuple[int, ...]:
+        """Tokens to which steps are filled up with rows that choose experts, too; () where none are."""
+        if not self.engine.routes_padding or not self._on_gpus:
+            return ()
+        most = min(self.engine.graph_tokens_per_seq * self.max_num_seqs // self.layout.dp, self.engine.graph_tokens)
+        sizes = capture_sizes(max(most, self.decode_tokens // self.layout.dp), 1 + self.draft_tokens)
+        return tuple(int(size) * self.layout.dp for size in sizes)
+
+    @property
+    def _on_gpus(self) -> bool:
+        """Whether the engine captures any graph there (support_static_graph_mode of vllm/platforms)."""
+        return self.hardware.vendor in ("NVIDIA", "AMD") and self.hardware.device_class != "cpu"
+
+    @property
+    def _captures_pieces(self) -> bool:
+        """Whether SGLang captures steps with prompts in pieces.
+
+        Not with drafts and adapters, on devices of others than NVIDIA, with stages, data-parallel attention, vision
+        encoders, sparse attention, gated DeltaNet, and where `has_trtllm_experts`: _handle_piecewise_cuda_graph and
+        _handle_moe_kernel_config of server_args.py, piecewise_cuda_graph_disabled_model_archs of model_config.py,
+        sglang 0.5.10.post1 (read 2026-11-27).
+        """
+        model, layout = self.model, self.layout
+        sparse = model.latent is not None and model.latent.indexer is not None
+        delta = any(
+            block.mixer is not None and block.mixer.kind == "gated_delta_net" for block in model.blocks.values()
+        )
+        plain = model.vision is None and not sparse and not delta and layout.pp == 1 and layout.dp == 1
+        alone = not self.draft_tokens and not self.engine.adapters
+        trtllm = has_trtllm_experts(model, self.hardware, layout)
+        return plain and alone and self.hardware.vendor == "NVIDIA" and not trtllm
+
+
+def capture_sizes(most: int, each: int = 1) -> Ints:
+    """Return the tokens of vLLM's captured graphs up to `most`, in steps of `each` tokens per sequence.
+
+    1, 2, 4, multiples of 8 below 256 and of 16 from there on (_set_cudagraph_sizes of config/vllm.py; multiples of 8
+    throughout before 0.11.1), rounded up to whole sequences (adjust_cudagraph_sizes_for_spec_decode).
+
+    >>> capture_sizes(24).tolist(), capture_sizes(24, each=3).tolist()
+    ([1, 2, 4, 8, 16, 24], [3, 6, 9, 18, 24])
+    """
+    sizes = np.concatenate([[1, 2, 4], np.arange(8, WIDE, 8), np.arange(WIDE, max(most, WIDE) + 1, 16)])
+    rounded = np.unique(-(-sizes[sizes <= most] // each) * each)
+    return np.asarray(rounded[rounded <= most], np.int64)
 
 
 def has_trtllm_experts(model: Model, hardware: Hardware, layout: Layout) -> bool:

@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy.typing as npt
 
 from simulator.arrays import Floats
-from simulator.deployment.captured_graphs import captures_pieces
-from simulator.deployment.host_launches import host_slowness, prompt_launches_s, step_launches_s
+from simulator.deployment.captured_graphs import CapturedGraphs
+from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
 from simulator.deployment.setting_names import configure
@@ -28,10 +28,9 @@ from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Op, with_every_expert
 from simulator.roofline.collectives import host_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
-from simulator.roofline.step_model import StepModel, StepTable
+from simulator.roofline.step_model import Launches, StepModel, StepTable
 
 MORE_TOKENS = "Give a larger --max-num-batched-tokens"
-PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch (`graph_tokens`)
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
@@ -203,19 +202,10 @@ class Deployment:
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
     @property
-    def graph_tokens(self) -> int:
-        """Most tokens of a step with prompts that a captured CUDA graph launches, all data-parallel ranks together.
-
-        The engine's bound is of one rank and holds for all: a prompt lies on one of them, and the others wait for it.
-        Graphs in pieces have no other bound than the step's, but for latent attention (PIECES_OF_LATENT).
-        """
-        most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
-        if self.engine.graph_pieces:
-            whole = not self.draft_tokens and not self.engine.adapters
-            if not whole or not captures_pieces(self.model, self.hardware, self.layout):
-                return 0
-            return most or (PIECES_OF_LATENT if self.model.latent else self.max_num_batched_tokens)
-        return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
+    def graphs(self) -> CapturedGraphs:
+        """The CUDA graphs that the engine captures for the model on the device."""
+        placed = self.engine, self.model, self.hardware, self.layout
+        return CapturedGraphs(*placed, self.max_num_seqs, self.max_num_batched_tokens, self.draft_tokens)
 
     @property
     def memory_fraction(self) -> float:
@@ -295,8 +285,11 @@ class Deployment:
             host_cost=on_host,
             context_tokens=self.context_tokens,
             least_s=0.0 if light else step_launches_s(kernels, self.hardware, self.layout, self.model, overheads),
-            prompt_least_s=0.0 if light else prompt_launches_s(kernels, self.hardware, self._step_ops()),
-            graph_tokens=self.graph_tokens,
+            launches=Launches() if light else launches_s(kernels, self.hardware, self.model, self._step_ops()),
+            graph_tokens=self.graphs.tokens,
+            decode_graph_tokens=self.graphs.decode_tokens,
+            decode_pieces_tokens=self.graphs.decode_pieces_tokens,
+            routed_sizes=() if light else self.graphs.routed_sizes,
         )
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:

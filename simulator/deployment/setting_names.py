@@ -45,7 +45,7 @@ ONE_OR_MORE = (
     *("num_scheduler_steps", "scheduler_recv_interval", "stream_interval"),
 )
 NO_LIMIT = (  # counts that may be 0: no limit
-    *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq"),
+    *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq", "decode_graph_tokens"),
     *("bucket_size", "drift_tokens", "gathered_steps", "least_waiting", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)

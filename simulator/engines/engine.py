@@ -24,6 +24,7 @@ USUAL = "vllm"  # on devices of which no preset says that its own users run it
 NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain loop of no product, runs on any"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
+TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens", "decode_graph_seqs"]
 AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
 # Columns of which mxfp4 experts have multiples, hidden and intermediate ones: in Marlin, in TensorRT-LLM's kernels too
 # in vLLM 0.33.0, and there in older ones (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0, fused_moe/oracle/mxfp4.py)
@@ -35,17 +36,22 @@ RECALLED = Source(text="rules as documented for the engine, recalled", date="", 
 
 
 class Default(Strict):
-    """A setting's default on the devices that the conditions name; the first that holds wins."""
+    """A setting's default on the devices that the conditions name; the first that holds wins.
+
+    `tp_at_least`: devices of a replica without its stages, which share its layers or, by ranks, its sequences.
+    """
 
     value: Whole
     memory_at_least_bytes: Bytes | None = None
+    tp_at_least: Annotated[int, Field(ge=1)] = 1
     device_classes: tuple[DeviceClass, ...] = ()
     except_families: tuple[str, ...] = ()
 
-    def holds(self, hardware: Hardware) -> bool:
-        """Tell whether every condition holds for a device."""
+    def holds(self, hardware: Hardware, tp: int = 1) -> bool:
+        """Tell whether every condition holds for so many of a device."""
         return (
             hardware.memory_bytes >= (self.memory_at_least_bytes or 0)
+            and tp >= self.tp_at_least
             and (not self.device_classes or hardware.device_class in self.device_classes)
             and hardware.family not in self.except_families
         )
@@ -150,7 +156,11 @@ class Engine(Profile):
     reuse_cache: bool = True  # off: without buckets, a static cache begins with prompts padded to their sequences' end
     graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
-    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): Deployment.graph_tokens
+    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): CapturedGraphs
+    decode_graph_tokens: Annotated[int, Field(ge=0)] | None = None  # of a step of decodes alone that one graph launches
+    decode_graph_seqs: tuple[Default, ...] = ()  # the same in sequences of a rank, by device, where it is not given
+    captures_max_num_seqs: bool = False  # and one of max_num_seqs, though it be none of the usual sizes
+    routes_padding: bool = False  # rows that fill a step up to the size of its graph choose experts, too
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
@@ -225,10 +235,10 @@ class Engine(Profile):
         """Return its host times beside a device: those that it was measured with, or the engine's."""
         return self.kernels_on(hardware).overheads or self.overheads
 
-    def default(self, setting: Literal["max_num_seqs", "max_num_batched_tokens"], hardware: Hardware) -> int:
-        """Return an engine's default for a device."""
+    def default(self, setting: TieredSetting, hardware: Hardware, tp: int = 1) -> int:
+        """Return an engine's default for so many of a device."""
         for rule in getattr(self, setting):
-            if rule.holds(hardware):
+            if rule.holds(hardware, tp):
                 return int(rule.value)
         raise ProfileError(
             f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions"

@@ -1,5 +1,6 @@
 """Multi-head latent attention (MLA): one compressed vector per token for all heads; and its sparse form's indexer."""
 
+from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -45,8 +46,8 @@ class Indexer(Strict):
         flops = 2.0 * self.heads * self.head_dim
         reads = Counts(decode_reads=self.cache_bytes_per_token())
         return (
-            Op("indexer scores", "decode_attention", "fp8", Counts(decode_reads=flops), cache_bytes=reads),
-            Op("indexer scores of prompts", "prefill_attention", "fp8", Counts(prefill_pairs=flops)),
+            Op("indexer scores", "decode_attention", "fp8", Counts(decode_reads=flops), cache_bytes=reads, splits=True),
+            Op("indexer scores of prompts", "prefill_attention", "fp8", Counts(prefill_pairs=flops), splits=True),
         )
 
 
@@ -116,11 +117,12 @@ class LatentAttention(Strict):
         shapes = self._projections(hidden, layout).items()
         *before, (last, wide) = shapes
         output = linear(last, wide, layout, "output")
+        moved = 2 * heads * (self.nope_dim + self.rope_dim)
         absorbed = 2.0 * heads * (2 * self.kv_lora + self.rope_dim)
         expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
         return (
-            *(linear(name, shape, layout, "mixer") for name, shape in before),
-            elementwise("rope and cache write", 2 * heads * (self.nope_dim + self.rope_dim), layout),
+            *(replace(linear(name, shape, layout, "mixer"), splits=name == "kv up") for name, shape in before),
+            elementwise("rope and cache write", moved, layout, splits=True),
             *(self.indexer.ops() if self.indexer else ()),
             *attention(
                 layout,

@@ -132,7 +132,7 @@ class Attention(Strict):
             linear("query projection" if self.reuses_cache else "qkv projection", shape, layout, "mixer"),
             *up,
             *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
-            elementwise("rope and cache write", 2 * moved, layout),
+            elementwise("rope and cache write", 2 * moved, layout, splits=True),
         )
 
     def ops(self, hidden: int, layout: Layout) -> Ops:

@@ -78,9 +78,10 @@ def to_experts(routed: Ops, width: int, layout: Layout) -> Ops:
     return (replace(back, name="dispatch", format=routed[0].format), *routed, back)
 
 
-def elementwise(name: str, width: int, layout: Layout) -> Op:
+def elementwise(name: str, width: int, layout: Layout, *, splits: bool = False) -> Op:
     """Return an elementwise op that moves `width` activations per token through memory, without FLOPs."""
-    return Op(name=name, rate="elementwise", activation_bytes=Counts(tokens=width * layout.activation_bytes))
+    moved = Counts(tokens=width * layout.activation_bytes)
+    return Op(name=name, rate="elementwise", activation_bytes=moved, splits=splits)
 
 
 def attention(
@@ -104,6 +105,7 @@ def attention(
         Op(
             name="decode attention",
             rate="decode_attention",
+            splits=True,
             format=layout.model_dtype,
             flops=Counts(**{reads: flops_per_read}),
             cache_bytes=Counts(**{reads: cache_bytes}),
@@ -115,6 +117,7 @@ def attention(
         Op(
             name="prefill attention",
             rate="prefill_attention",
+            splits=True,
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
             heads=heads[0] * (heads[1] > 0),
@@ -186,6 +189,7 @@ def recurrence(
         Op(
             name="state update",
             rate="decode_attention",
+            splits=True,
             format=layout.model_dtype,
             flops=Counts(logits=flops_per_update),
             cache_bytes=Counts(logits=2 * state_bytes),
@@ -195,6 +199,7 @@ def recurrence(
             rate="gemm",
             format=layout.model_dtype,
             flops=Counts(prefill_tokens=flops_per_prompt_token),
+            splits=True,
             launches=0,  # a step without prompts has no scan, and with prompts it is long
             prompt_launches=kernels,
         ),

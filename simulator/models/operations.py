@@ -243,6 +243,7 @@ class Op:
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
     prompt_launches: int = 0  # kernels of prompts alone, whose time is in a measured rate: the host launches them, too
+    splits: bool = False  # attention and recurrences, which lie between the graphs of a step in pieces (splitting_ops)
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
     shared_by: float = 1.0  # query heads per KV head, or per latent vector
     latent_heads: float = 0.0  # the same of latent attention, which share one read of the cache

@@ -87,7 +87,7 @@ class GatedDeltaNet(_Recurrent):
         return (
             linear("qkvz projection", (hidden, 2 * keys + 2 * values), layout, "mixer"),
             linear("gates", (hidden, 2 * heads), layout, "other"),
-            elementwise("convolution", 2 * (2 * keys + values), layout),
+            elementwise("convolution", 2 * (2 * keys + values), layout, splits=True),
             *recurrence(
                 layout,
                 state_bytes=self.state_bytes(layout),
@@ -149,7 +149,7 @@ class KimiDelta(_Recurrent):
         *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
         return (
             *before,
-            elementwise("convolution", 6 * width, layout),
+            elementwise("convolution", 6 * width, layout, splits=True),
             *recurrence(
                 layout,
                 state_bytes=self.state_bytes(layout),
@@ -231,7 +231,7 @@ class ShortConvolution(_Recurrent):
         channels = layout.share(self.channels, "convolution channels")
         return (
             linear("input projection", (hidden, 3 * channels), layout, "mixer"),
-            elementwise("gated convolution", (4 + self.conv - 1) * channels, layout),
+            elementwise("gated convolution", (4 + self.conv - 1) * channels, layout, splits=True),
             linear("output projection", (channels, hidden), layout, "mixer"),
             *all_reduce("all-reduce after convolution", hidden, layout),
         )
@@ -276,7 +276,7 @@ class Mamba2(_Recurrent):
         heads, inner, shared = self._local(layout)
         return (
             linear("input projection", (hidden, 2 * inner + 2 * shared + heads), layout, "mixer"),
-            elementwise("convolution", 2 * (inner + 2 * shared), layout),
+            elementwise("convolution", 2 * (inner + 2 * shared), layout, splits=True),
             *recurrence(
                 layout,
                 state_bytes=self.state_bytes(layout),
@@ -324,7 +324,7 @@ class Mamba(_Recurrent):
         narrow, flops = self.step_rank + 2 * self.state, 6.0 * inner * self.state
         return (
             linear("input projection", (hidden, 2 * inner), layout, "mixer"),
-            elementwise("convolution", 2 * inner, layout),
+            elementwise("convolution", 2 * inner, layout, splits=True),
             linear("step, B and C", (inner, narrow), layout, "mixer"),
             *all_reduce("all-reduce of step, B and C", narrow, layout),
             linear("step projection", (self.step_rank, inner), layout, "mixer"),

@@ -16,7 +16,7 @@ from simulator.calibration.calibrate import Bench, engine_preset, hardware_profi
 from simulator.calibration.comparison import StepErrors, errors_by_kind, latencies
 from simulator.calibration.op_tables import OpTables, fit_step_table, step_table, table_seconds
 from simulator.calibration.step_log import StepLog, typical_steps
-from simulator.deployment.host_launches import prompt_launches_s
+from simulator.deployment.host_launches import launches_s
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import Hardware
@@ -32,7 +32,7 @@ from simulator.reference.small_loads import LENGTHS, small_loads
 from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.timing import Pulse, Timing, drift, other_process
 from simulator.reference.transformer import Build, Transformer
-from simulator.roofline.step_model import StepModel, StepTable
+from simulator.roofline.step_model import Launches, StepModel, StepTable
 from simulator.scheduler.state import SchedulerLimits
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
@@ -241,11 +241,11 @@ class Checker:
         dtype = self.build.device.dtype_name
         ops = self.model.ops(Layout(weight_dtype=dtype, cache_dtype=dtype, model_dtype=dtype))
         kernels = engine.kernels_on(hardware)
-        least_s = prompt_launches_s(kernels, hardware, ops)
-        profile = StepModel(ops, hardware, engine.overheads, kernels=kernels, prompt_least_s=least_s)
+        launches = launches_s(kernels, hardware, self.model, ops)
+        profile = StepModel(ops, hardware, engine.overheads, kernels=kernels, launches=launches)
         composed = step_table(tables, self.model, *sizes)
         return {
-            "roofline": replace(profile, light=True, prompt_least_s=0.0).table(*sizes),
+            "roofline": replace(profile, light=True, launches=Launches()).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
             "calibrated": fit_step_table(composed, steps),

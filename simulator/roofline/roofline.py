@@ -218,8 +218,8 @@ class Rates:
 
         F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
         cache; F of whole tiles of query rows (DecodeTile). The last term where each of the g query heads of a group
-        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or heads
-        that read chunks alone (ChunkedDecode).
+        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or
+        heads that read chunks alone (ChunkedDecode).
         """
         compute, memory, launch_s = 1.0, 1.0, 0.0
         if not self.light:

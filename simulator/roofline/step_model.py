@@ -21,13 +21,14 @@ from simulator.roofline.roofline import Rates
 class StepTable(NamedTuple):
     """A step model tabulated for the event loop, in seconds.
 
-    seconds = max(least_s, prompt_least_s where the host launches prompts, token_s[T] + logit_s[n] + draft_s[decodes]
-    + slopes . attention counts + loaded_s x tokens from the host), of a step of T new tokens and n logits. Reads of the
-    cache take no less than `lone_s` for each token that a decoding sequence reads on average.
+    seconds = max(least_s, what the host takes to launch it (`Launches`), token_s[T] + logit_s[n] + draft_s[decodes]
+    + slopes . attention counts + loaded_s x tokens from the host + gaps_s where graphs in pieces launch it), of a step
+    of T new tokens and n logits. Reads of the cache take no less than `lone_s` for each token that a decoding sequence
+    reads on average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
-    host takes: per step, per sequence and per cached token (Overheads.host_s).
+    host takes: per step, per sequence and per cached token (Overheads.host_s). The rest as in `Launches`.
     """
 
     token_s: Floats
@@ -39,8 +40,28 @@ class StepTable(NamedTuple):
     prompt_least_s: float = 0.0
     lone_s: Floats = np.zeros(2)
     host_s: Floats = np.zeros(3)
+    decode_least_s: float = 0.0
+    prompt_pieces_s: float = 0.0
+    decode_pieces_s: float = 0.0
+    gaps_s: float = 0.0
 
 
+class Launches(NamedTuple):
+    """The host's seconds to launch a step, which lasts no less: by whether it has prompts, and what launches it.
+
+    `*_least_s`: kernel by kernel, without a graph. `*_pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how
+    much longer the device takes in pieces, not the host. One whole graph takes no time.
+    """
+
+    prompt_least_s: float = 0.0
+    decode_least_s: float = 0.0
+    prompt_pieces_s: float = 0.0
+    decode_pieces_s: float = 0.0
+    gaps_s: float = 0.0
+
+
+NO_LAUNCHES = Launches()
+EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of decodes alone
 READ_TOKENS = 1e9  # so many that launches do not count
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -66,8 +87,11 @@ class StepModel:
     host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
-    prompt_least_s: float = 0.0  # of a step with prompts (FittedMultipliers.prompt_launch_s)
-    graph_tokens: int = 0  # of a step with prompts that a captured graph launches, at most
+    launches: Launches = NO_LAUNCHES  # the host's (FittedMultipliers.prompt_launch_s)
+    graph_tokens: int = 0  # of a step with prompts that captured graphs launch, in pieces, at most
+    decode_graph_tokens: int = EVERY_STEP  # of a step of decodes alone that one captured graph launches, at most
+    decode_pieces_tokens: int = 0  # and that graphs in pieces launch
+    routed_sizes: tuple[int, ...] = ()  # tokens to which steps are filled up, with rows that choose experts, too
     num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule Y of docs/serving-rules.md)
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
@@ -87,16 +111,27 @@ class StepModel:
         `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
         """
         costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
+        gaps_s, least_s = self._launched(counts)
         at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
-        host_s = 0.0 if self.light else self.overheads.host_s(counts) / at_once
-        by_host = (counts.prefill_tokens > 0) & (counts.tokens > self.graph_tokens)
-        least_s = np.maximum(self.least_s, by_host * self.prompt_least_s) * counts.steps
+        host_s = (0.0 if self.light else self.overheads.host_s(counts) / at_once) + gaps_s * counts.steps
+        least_s = np.maximum(self.least_s, least_s) * counts.steps
         host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
         return [*costs, Cost("engine host time", overhead_s=host_s, seconds=host_s)]
+
+    def _launched(self, counts: Counts) -> tuple[Array, Array]:
+        """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
+        own, prompts = self.launches, np.greater(counts.prefill_tokens, 0)
+        whole = ~prompts & np.less_equal(counts.tokens, self.decode_graph_tokens)
+        in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.graph_tokens, self.decode_pieces_tokens))
+        pieces_s = np.where(prompts, own.prompt_pieces_s, own.decode_pieces_s)
+        least_s = np.where(in_pieces, pieces_s, np.where(prompts, own.prompt_least_s, own.decode_least_s))
+        return np.where(in_pieces, own.gaps_s, 0.0), np.where(whole, 0.0, least_s)
 
     def _cost(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
         cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
+        if op.experts is not None and self.routed_sizes:
+            counts = counts._replace(tokens=self._filled_up(counts.tokens))
         size = self.micro_batch_tokens
         by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
         if not size or not by_token or np.max(counts.tokens) <= size:
@@ -105,6 +140,12 @@ class StepModel:
         one = cost(op, Counts(steps=1.0, tokens=float(size)))
         last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
         return one.map(lambda each, left: full * each + left, last)
+
+    def _filled_up(self, tokens: Array) -> Array:
+        """Return tokens rounded up to the next of `routed_sizes`; as they are where there are none, or no larger."""
+        sizes = np.array([*self.routed_sizes, np.inf])
+        above = sizes[np.searchsorted(sizes, tokens)]
+        return np.where((np.asarray(tokens) > 0) & (above < np.inf), above, tokens)
 
     def _drafting(self, op: Op, counts: Counts) -> Cost:
         """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
@@ -144,9 +185,9 @@ class StepModel:
             draft_s,
             self.loaded_token_s,
             self.least_s,
-            self.prompt_least_s,
-            self._lone_s(),
-            np.zeros(3) if self.light else self.overheads.each_s,
+            lone_s=self._lone_s(),
+            host_s=np.zeros(3) if self.light else self.overheads.each_s,
+            **self.launches._asdict(),
         )
 
     def _lone_s(self) -> Floats:
@@ -176,7 +217,7 @@ class StepModel:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, prompt_least_s=0.0)
+        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, launches=NO_LAUNCHES)
         return replace(bare, num_scheduler_steps=1, seconds_alone=True)
 
 

@@ -96,14 +96,34 @@ class Run:
 @compiled
 def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
-    book, alone_s = s.book[0], _decode_seconds(s, table)
+    book, worked_s = s.book[0], _decode_seconds(s, table)
     first_s = s.limits.first_call_s if book.shown_s == 0.0 else 0.0  # no step has ended
+    decoded = book.decoding * book.decode_now * (1 + s.limits.draft_tokens)
+    alone_s = _launched_decodes(s, table, decoded, worked_s)
     if book.prompt_tokens == 0:
-        return max(alone_s, table.least_s * s.limits.num_scheduler_steps) + first_s, 0.0
-    tokens = book.decoding * book.decode_now * (1 + s.limits.draft_tokens) + book.prompt_tokens
-    host_s = table.prompt_least_s if tokens > s.limits.graph_tokens else 0.0
-    seconds = max(alone_s + _prompt_seconds(s, table), table.least_s, host_s) + first_s
-    return seconds, seconds - (max(alone_s, table.least_s) if book.decode_now > 0 else 0.0)
+        return alone_s + first_s, 0.0
+    worked_s += _prompt_seconds(s, table)
+    if decoded + book.prompt_tokens <= s.limits.graph_tokens:
+        seconds = max(worked_s + table.gaps_s, table.least_s, table.prompt_pieces_s) + first_s
+    else:
+        seconds = max(worked_s, table.least_s, table.prompt_least_s) + first_s
+    return seconds, seconds - (alone_s if book.decode_now > 0 else 0.0)
+
+
+@compiled
+def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) -> float:
+    """Return how long a step of decodes alone takes, by what launches it: one graph, graphs in pieces, or the host.
+
+    Of several steps that are decided at once (rule Y) each is launched.
+    """
+    passes = s.limits.num_scheduler_steps
+    tokens //= passes
+    least_s = table.least_s * passes
+    if tokens <= s.limits.decode_graph_tokens:
+        return max(worked_s, least_s)
+    if tokens <= s.limits.decode_pieces_tokens:
+        return max(worked_s + table.gaps_s * passes, least_s, table.decode_pieces_s * passes)
+    return max(worked_s, least_s, table.decode_least_s * passes)
 
 
 @compiled

@@ -26,7 +26,7 @@ from simulator.calibration.op_tables import (
     table_seconds,
 )
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.host_launches import prompt_launches_s
+from simulator.deployment.host_launches import launches_s
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, load_engine
@@ -132,7 +132,7 @@ def test_a_preset_says_what_the_host_takes_to_launch_a_kernel_of_a_prompt():
     measured = replace(tables(), prompt_least_s=0.010)
     engine = Engine.from_mapping(engine_preset(BENCH, measured, MODEL), "reference")
     hardware = Hardware.from_mapping(hardware_profile(BENCH, measured, MODEL), "measured")
-    found = prompt_launches_s(engine.kernels_on(hardware), hardware, MODEL.ops(Layout()))
+    found = launches_s(engine.kernels_on(hardware), hardware, MODEL, MODEL.ops(Layout())).prompt_least_s
     assert found == pytest.approx(0.010, rel=1e-3)
     assert "kernels" not in engine_preset(BENCH, tables(), MODEL)
 

@@ -1,12 +1,17 @@
-"""Which steps with prompts a captured CUDA graph launches: vLLM's by sequences, SGLang's in pieces."""
+"""Which steps captured CUDA graphs launch: vLLM's by sequences, whole ones of decodes alone, SGLang's in pieces."""
+
+from dataclasses import replace
 
 import pytest
 
+from simulator.deployment.captured_graphs import capture_sizes
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import NGRAM, Speculation
 from simulator.models.model import load_model
+from simulator.models.operations import Counts
+from simulator.roofline.step_model import EVERY_STEP, Launches
 
 
 def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: Settings = Settings(), **degrees: int):
@@ -16,15 +21,15 @@ def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: S
 
 def test_sglang_captures_prompts_as_long_as_a_chunk_from_0_5_10_on():
     new, old = asked("llama-3.1-8b"), asked("llama-3.1-8b", engine="sglang-0.5")
-    assert (new.graph_tokens, old.graph_tokens) == (new.max_num_batched_tokens, 0)
-    assert asked("deepseek-v3", "h200", tp=8).graph_tokens == 2048
-    least_s = [each.step_model().prompt_least_s for each in (new, old)]
+    assert (new.graphs.tokens, old.graphs.tokens) == (new.max_num_batched_tokens, 0)
+    assert asked("deepseek-v3", "h200", tp=8).graphs.tokens == 2048
+    least_s = [each.step_model().launches.prompt_least_s for each in (new, old)]
     assert least_s[0] == least_s[1] > 0
 
 
 def test_graphs_in_pieces_are_an_option_of_the_engine():
     given = ("disable_piecewise_cuda_graph=true",), ("piecewise_cuda_graph_max_tokens=512",)
-    assert [asked("llama-3.1-8b", given=Settings(changes=each)).graph_tokens for each in given] == [0, 512]
+    assert [asked("llama-3.1-8b", given=Settings(changes=each)).graphs.tokens for each in given] == [0, 512]
 
 
 @pytest.mark.parametrize(
@@ -56,4 +61,93 @@ def test_graphs_in_pieces_are_an_option_of_the_engine():
 )
 def test_what_sglang_does_not_capture_the_host_launches(without: Deployment):
     assert without.engine.graph_pieces
-    assert without.graph_tokens == 0
+    assert without.graphs.tokens == 0
+
+
+NGRAM_3 = Speculation(NGRAM, 3, (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("engine", "sequences", "drafts", "tokens"),
+    [
+        ("vllm-0.14", 16, None, 16),
+        ("vllm-0.14", 12, None, 8),  # pull request 57355: 97 to 100 sequences of 100 run in pieces
+        ("vllm-0.14", 100, None, 96),
+        ("vllm-0.14", 6, None, 4),
+        ("vllm-0.14", 264, None, 256),
+        ("vllm-0.14", 1024, None, 512),
+        ("vllm-0.14", 6, NGRAM_3, 24),
+        ("vllm-0.33", 100, None, 100),
+        ("vllm-0.33", 1024, None, 512),
+    ],
+)
+def test_whole_graphs_of_decodes_are_of_captured_sizes_up_to_max_num_seqs(engine, sequences, drafts, tokens):
+    found = asked("llama-3.1-8b", engine=engine, given=Settings(max_num_seqs=sequences, speculation=drafts))
+    assert found.graphs.decode_tokens == tokens
+
+
+def test_ranks_of_data_parallel_attention_have_graphs_of_their_own():
+    found = asked("deepseek-v3", "h200", "vllm-0.14", Settings(max_num_seqs=12), dp=8, ep=8)
+    assert found.graphs.decode_tokens == 8 * 8
+    assert found.graphs.routed_sizes[:4] == (8, 16, 32, 64)
+
+
+def test_a_graph_of_any_decodes_is_taken_where_nothing_else_is_known_or_nothing_is_captured():
+    found = [asked("llama-3.1-8b", *each).graphs for each in (("h100-sxm", "tensorrt-llm"), ("xeon-8592", "vllm-0.14"))]
+    assert [each.decode_tokens for each in found] == [EVERY_STEP] * 2
+    assert [each.routed_sizes for each in found] == [()] * 2
+
+
+def test_captured_sizes_are_8_apart_and_16_from_256_on():
+    sizes = capture_sizes(512).tolist()
+    assert sizes[:5] == [1, 2, 4, 8, 16]
+    assert sizes[-19:-15] == [240, 248, 256, 272]
+    assert (sizes[-1], len(sizes)) == (512, 51)  # "45/51" in start-up logs of 0.17 (vllm-project/recipes 551)
+
+
+def test_pieces_leave_attention_to_the_host_and_a_graph_for_each_layer():
+    """Llama: 32 layers, each a cache write, attention and a graph, and one behind; a prompt has its attention, too."""
+    model = asked("llama-3.1-8b", engine="vllm-0.14", given=Settings(max_num_seqs=12)).step_model()
+    launch_s = float(model.kernels.fitted.prompt_launch_s)
+    assert model.launches.decode_pieces_s == pytest.approx((32 * 3 + 1) * launch_s)
+    assert model.launches.prompt_pieces_s == pytest.approx((32 * 4 + 1) * launch_s)
+    assert model.launches.gaps_s == pytest.approx(32 * 10e-6)
+    twelve, eight = (Counts(steps=1.0, tokens=n, logits=n, decode_reads=n * 100.0) for n in (12.0, 8.0))
+    free = replace(model, launches=Launches())
+    assert model.seconds(eight) == free.seconds(eight)
+    assert model.seconds(twelve) == pytest.approx(free.seconds(twelve) + 32 * 10e-6)
+
+
+def test_beyond_its_captured_graphs_vllm_launches_decodes_one_by_one():
+    model = asked("llama-3.1-8b", engine="vllm-0.14").step_model()
+    decodes = Counts(steps=1.0, tokens=520.0, logits=520.0)
+    assert model.seconds(decodes) == pytest.approx(model.launches.decode_least_s)
+
+
+@pytest.mark.parametrize(
+    ("device", "degrees", "sequences"),
+    [
+        ("rtx-4080", {}, 8),
+        ("rtx-5090", {"tp": 2}, 24),
+        ("rtx-5090", {"tp": 4}, 80),
+        ("l40s", {}, 32),
+        ("h200-sxm", {"tp": 2}, 256),
+        ("h200-sxm", {"tp": 4}, 512),
+        ("b200-sxm", {}, 512),
+    ],
+)
+@pytest.mark.parametrize("engine", ["sglang", "sglang-0.5"])
+def test_sglang_captures_decodes_of_few_sequences_where_memory_is_small(engine, device, degrees, sequences):
+    given = Settings(max_num_batched_tokens=4096)
+    assert asked("llama-3.1-8b", device, engine, given, **degrees).graphs.decode_tokens == sequences
+    drafted = replace(given, speculation=NGRAM_3)
+    assert asked("llama-3.1-8b", device, engine, drafted, **degrees).graphs.decode_tokens == sequences * 4
+
+
+def test_sglang_launches_more_decodes_than_it_captured_one_by_one():
+    model = asked("llama-3.1-8b", "rtx-5090").step_model()
+    captured, more = (Counts(steps=1.0, tokens=n, logits=n) for n in (24.0, 25.0))
+    assert model.seconds(captured) < model.launches.decode_least_s
+    assert model.seconds(more) == model.launches.decode_least_s
+    given = Settings(changes=("decode_graph_tokens=32",))
+    assert asked("llama-3.1-8b", "rtx-5090", given=given).step_model().seconds(more) < model.launches.decode_least_s

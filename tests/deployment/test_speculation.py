@@ -21,7 +21,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
-from simulator.roofline.step_model import SLOPES, StepModel
+from simulator.roofline.step_model import SLOPES, Launches, StepModel
 
 H100 = load_hardware("h100-sxm")
 
@@ -93,7 +93,7 @@ def test_a_rejected_draft_costs_the_tokens_that_it_wasted_and_an_accepted_one_sa
 def test_captured_graphs_are_for_twice_the_sequences_with_their_drafts():
     speculation = Speculation(NGRAM, 3, (0.5,))
     found = [
-        deploy("llama-3.1-8b", "h100-sxm", settings=Settings(max_num_seqs=8, speculation=each)).graph_tokens
+        deploy("llama-3.1-8b", "h100-sxm", settings=Settings(max_num_seqs=8, speculation=each)).graphs.tokens
         for each in (None, speculation)
     ]
     assert found == [2 * 8, 2 * 8 * 4]
@@ -103,7 +103,7 @@ def test_captured_graphs_are_for_twice_the_sequences_with_their_drafts():
 @settings(max_examples=25, deadline=None)
 @given(decodes=st.integers(0, 64), context=st.integers(1, 4000), prompt=st.integers(0, 500), k=st.integers(1, 6))
 def test_the_table_is_the_sum_of_the_ops(draft, decodes, context, prompt, k):
-    model = replace(drafted("llama-3.1-8b", draft, k).step_model(), prompt_least_s=0.0)  # which bounds a whole step
+    model = replace(drafted("llama-3.1-8b", draft, k).step_model(), launches=Launches())  # which bounds a whole step
     table = model.table(1000, 64)
     counts = Counts(
         steps=1.0,

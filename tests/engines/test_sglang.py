@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from simulator.deployment.deployment import deploy
-from simulator.deployment.host_launches import prompt_launches_s
+from simulator.deployment.host_launches import launches_s
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
@@ -64,7 +64,7 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
 def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
     found = deploy(model, "h200-sxm", "sglang-0.5")
     every = [replace(op, prompt_launches=0) for op in found.ops]
-    host_s = [prompt_launches_s(found.kernels, found.hardware, ops) for ops in (found.ops, every)]
+    host_s = [launches_s(found.kernels, found.hardware, found.model, ops).prompt_least_s for ops in (found.ops, every)]
     assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
 
 

@@ -17,7 +17,7 @@ from simulator.models.op_builders import all_reduce, linear
 from simulator.models.operations import Counts, Experts, Sequence, count
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.roofline import Rates
-from simulator.roofline.step_model import StepModel
+from simulator.roofline.step_model import Launches, StepModel
 from tests.support.kernels import kernels_with
 
 # One layer: hidden 16, two query heads and one KV head of 4, a gated feed-forward block of 24, 32 words; bf16.
@@ -148,18 +148,23 @@ def test_a_step_at_achieved_rates():
     assert taken["engine host time"] == pytest.approx(6.0)
 
 
+DECODE = Counts(steps=1.0, tokens=2.0, logits=2.0, decode_reads=20.0)
 ARRAYS = ("token_s", "logit_s", "slopes", "draft_s", "lone_s", "host_s")
 DEVICES = ("h200-sxm", "gb200")
 
 
-@pytest.mark.parametrize("name", ["least_s", "prompt_least_s"])
+@pytest.mark.parametrize("name", ["least_s", *Launches._fields])
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_a_step_takes_no_less_than_its_launches(share, name):
     """What no graph holds the host launches while the device works; only what is left to launch adds to a step."""
     free = step(TINY, device(1e6, 1e5))
     own_s = free.seconds(count(BATCH))
-    bound = replace(free, **{name: share * own_s})
-    assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
+    if name == "least_s":
+        bound = replace(free, least_s=share * own_s)
+    else:
+        bound = replace(free, launches=Launches(**{name: share * own_s}))
+    if name in ("least_s", "prompt_least_s"):
+        assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
     assert bound.seconds(Counts()) == free.seconds(Counts())  # no step, no launch
     found, table = bound.table(16, 4), free.table(16, 4)
     assert found == table._replace(**{name: share * own_s}, **{each: getattr(found, each) for each in ARRAYS})
@@ -169,11 +174,43 @@ def test_a_step_takes_no_less_than_its_launches(share, name):
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
     free = step(TINY, device(1e6, 1e5))
-    bound = replace(free, prompt_least_s=share * free.seconds(count(BATCH)))
-    decode = Counts(steps=1.0, tokens=2.0, logits=2.0, decode_reads=20.0)
-    assert bound.seconds(decode) == free.seconds(decode)
+    bound = replace(free, launches=Launches(prompt_least_s=share * free.seconds(count(BATCH))))
+    assert bound.seconds(DECODE) == free.seconds(DECODE)
     graph = replace(bound, graph_tokens=int(count(BATCH).tokens))
     assert graph.seconds(count(BATCH)) == free.seconds(count(BATCH))
+
+
+@pytest.mark.parametrize(
+    ("decodes", "graphs", "seconds"),
+    [(2, 0, 0.0), (2, 9, 0.0), (1, 1, 100.0), (1, 2, 90.0), (1, 9, 90.0), (0, 9, 90.0)],
+    ids=["whole", "whole, though pieces are larger", "eager", "pieces", "pieces of more", "no whole graph"],
+)
+def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_host_launches(decodes, graphs, seconds):
+    """Two sequences decode: in 0.1 s less than 90 s, so that what the host takes is what the step takes."""
+    launches = Launches(prompt_least_s=400.0, decode_least_s=100.0, prompt_pieces_s=300.0, decode_pieces_s=90.0)
+    bound = replace(step(TINY, device(1e6, 1e5)), launches=launches)
+    found = replace(bound, decode_graph_tokens=decodes, graph_tokens=graphs, decode_pieces_tokens=graphs)
+    assert found.seconds(DECODE) == pytest.approx(max(seconds, bound.seconds(DECODE)))
+    with_prompt = DECODE._replace(prefill_tokens=1.0)
+    assert found.seconds(with_prompt) == (300.0 if graphs >= 2 else 400.0)
+
+
+def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
+    free = replace(step(TINY, device(1e6, 1e5)), decode_graph_tokens=1, decode_pieces_tokens=2)
+    found = replace(free, launches=Launches(decode_pieces_s=1e-9, gaps_s=0.25))
+    assert found.seconds(DECODE) == pytest.approx(free.seconds(DECODE) + 0.25)
+
+
+def test_rows_that_fill_up_a_graph_choose_experts_too():
+    """Three sequences of Qwen3-30B-A3B are computed as four, their attention as three; five are no graph's size."""
+    free = deploy("qwen3-30b-a3b", "h100-sxm").step_model()
+    filled = replace(free, routed_sizes=(1, 2, 4))
+    three, four, five = (Counts(steps=1.0, tokens=n, logits=n, decode_reads=n * 1000.0) for n in (3.0, 4.0, 5.0))
+    found, less, more = filled.explain(three), free.explain(three), free.explain(four)
+    for at, op in enumerate(free.ops):
+        assert found[at].seconds == (less if op.experts is None else more)[at].seconds, op.name
+    assert filled.seconds(five) == free.seconds(five)
+    assert filled.table(8, 8).token_s[3] > free.table(8, 8).token_s[3]
 
 
 def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops():
@@ -194,10 +231,11 @@ def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops(
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
     """Qwen3-30B-A3B: 48 layers of 13 kernels, six for the experts, an embedding and a head; Grace 2.75 times."""
     launch_s = float(load_engine("tensorrt-llm").kernels[0].fitted.prompt_launch_s)
-    found = {each: deploy("qwen3-30b-a3b", each, "tensorrt-llm").step_model().prompt_least_s for each in DEVICES}
+    models = {each: deploy("qwen3-30b-a3b", each, "tensorrt-llm").step_model() for each in DEVICES}
+    found = {name: model.launches.prompt_least_s for name, model in models.items()}
     assert found["h200-sxm"] == pytest.approx((48 * 13 + 2) * launch_s)
     assert found["gb200"] == pytest.approx(2.75 * found["h200-sxm"])
-    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).prompt_least_s == 0.0
+    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).launches.prompt_least_s == 0.0
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,12 @@ TABLE = StepTable(
     least_s=1500 * UNIT_S,
     prompt_least_s=1900 * UNIT_S,
     host_s=np.array([37, 41, 2]) * UNIT_S,
+    decode_least_s=1800 * UNIT_S,
+    prompt_pieces_s=1700 * UNIT_S,
+    decode_pieces_s=1600 * UNIT_S,
+    gaps_s=29 * UNIT_S,
 )
-GRAPH_TOKENS = 12
+GRAPH_TOKENS, DECODE_GRAPH_TOKENS, DECODE_PIECES_TOKENS = 12, 5, 9
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -71,8 +75,18 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    by_host = prompts and sum(new for new, _ in batch) > GRAPH_TOKENS
-    return max(worked_s, TABLE.prompt_least_s if by_host else TABLE.least_s)
+    return _launched(worked_s, prompts, sum(new for new, _ in batch))
+
+
+def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
+    """N: no less than what launches it takes: one graph, graphs in pieces, or the host, kernel by kernel."""
+    least_s = TABLE.least_s * passes
+    if not prompts and tokens <= DECODE_GRAPH_TOKENS:
+        return max(worked_s, least_s)
+    if tokens <= (GRAPH_TOKENS if prompts else DECODE_PIECES_TOKENS):
+        pieces_s = TABLE.prompt_pieces_s if prompts else TABLE.decode_pieces_s
+        return max(worked_s + TABLE.gaps_s * passes, least_s, pieces_s * passes)
+    return max(worked_s, least_s, (TABLE.prompt_least_s if prompts else TABLE.decode_least_s) * passes)
 
 
 def _seconds_at_once(batch: OracleBatch) -> float:
@@ -85,7 +99,7 @@ def _seconds_at_once(batch: OracleBatch) -> float:
         if step:
             reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
             worked_s -= TABLE.host_s[0] + TABLE.host_s[1] * count + TABLE.host_s[2] * reads
-    return max(float(worked_s), TABLE.least_s * batch.at_once)
+    return _launched(float(worked_s), False, count, batch.at_once)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
@@ -134,6 +148,8 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         async_scheduling=rules.async_scheduling,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
+        decode_graph_tokens=DECODE_GRAPH_TOKENS,
+        decode_pieces_tokens=DECODE_PIECES_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,

@@ -454,7 +454,7 @@ def test_flashinfers_sampler_sorts_nothing():
 
 
 def test_graphs_are_captured_for_twice_the_sequences_at_most():
-    assert [place(setup(**RENTED, concurrency=each)).deployment.graph_tokens for each in (8, 400)] == [16, 512]
+    assert [place(setup(**RENTED, concurrency=each)).deployment.graphs.tokens for each in (8, 400)] == [16, 512]
 
 
 def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
@@ -550,7 +550,7 @@ def test_deplodock_lets_sglang_run_what_is_in_flight_and_ignore_eos(model, cache
 
 def test_inferencemax_captures_no_prompts_of_dense_models_on_blackwell():
     found = place(setup(model="Llama-3.x-70B", hardware="B200 SXM", weight_dtype="fp8", client="inferencemax"))
-    assert (found.deployment.graph_tokens, found.deployment.max_num_seqs) == (0, 512)
+    assert (found.deployment.graphs.tokens, found.deployment.max_num_seqs) == (0, 512)
 
 
 @pytest.mark.parametrize(("tp", "weights", "ep"), [(4, "fp8", 1), (8, "fp8", 8), (8, "nvfp4", 1)])
@@ -586,7 +586,7 @@ def test_inferencemax_serves_minimax_as_the_script_of_its_date_says(
     stated = {"model": "MiniMax-M2.5", "hardware": hardware, "weight_dtype": weights, "devices": 4, "tp": 4}
     lengths = {"input_tokens": 1024.0, "output_tokens": 1024.0, "concurrency": 8, "date": "2026-04-03"}
     found = place(setup(**stated, **lengths, engine_version=version, client="inferencemax")).deployment
-    assert (found.layout.cache_dtype, found.graph_tokens) == (cache, graph_tokens)
+    assert (found.layout.cache_dtype, found.graphs.tokens) == (cache, graph_tokens)
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == limits
 
 

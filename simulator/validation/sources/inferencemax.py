@@ -7,6 +7,11 @@ from simulator.validation.sources.recipe import Limits, Load, Recipe
 
 SHORTEST = 0.8  # both lengths are drawn from [0.8, 1] x nominal (random-range-ratio 0.8 of benchmark_serving.py)
 GRAPH_TOKENS = 2048  # max-cudagraph-capture-size, and cuda-graph-sizes before, of the scripts for gpt-oss and MiniMax
+LARGER_GRAPHS: dict[str, object] = {
+    "graph_tokens": GRAPH_TOKENS,
+    "graph_tokens_per_seq": 0,
+    "decode_graph_tokens": GRAPH_TOKENS,
+}
 MOST_TP = 8  # of its scripts for one engine; those for several nodes split prompts from decodes
 STREAM_INTERVAL, GPT_OSS_STREAM_INTERVAL = 10, 20  # stream_interval of TensorRT-LLM: {70b,dsr1}_*_trt_*.sh; gptoss_*
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
@@ -126,7 +131,7 @@ class GptOssScripts(InferenceMax):
             return {"chunked_prefill": False, "stream_interval": GPT_OSS_STREAM_INTERVAL}
         if self.is_amd:
             return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
-        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self.is_vllm else {}
+        return LARGER_GRAPHS if self.is_vllm else {}
 
     @property
     def carries_fp8_cache(self) -> bool | None:
@@ -162,7 +167,7 @@ class MiniMaxScripts(InferenceMax):
     @property
     def rules(self) -> dict[str, object]:
         """--max-cudagraph-capture-size 2048, whatever max_num_seqs is."""
-        return {"graph_tokens": GRAPH_TOKENS, "graph_tokens_per_seq": 0} if self._is_tuned else {}
+        return LARGER_GRAPHS if self._is_tuned else {}
 
     @property
     def carries_fp8_cache(self) -> bool | None:
