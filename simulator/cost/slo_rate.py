@@ -1,5 +1,6 @@
 """A load at the highest rate that keeps the SLO, near the asked rate: how benchmarks with latency limits are run."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +18,11 @@ def _guess(text: str) -> Source:
     return Source(text=text, date="2026-11-22", evidence="guess")
 
 
-TRIES = 6  # most simulations, beside the saturated one
+TRIES = 12  # most simulations, beside the saturated one
+FIRST_STEP, LONGEST_STEP = 0.03, 1.0  # of the rate, from the saturated one on until a limit lies between; each doubles
+PRECISION = 0.01  # of the rate, at which the search ends
 CLOSE_TO_BOUND = 0.9  # the search ends at this share of a bound: MLPerf's server entries use 0.8 to 0.99 of one
 STEADY_PART = 0.2, 0.7  # of a saturated run's seconds: after the prefill of its first wave, before it drains
-SHARE_SERVED = Figure(0.98, _guess("share of the unlimited rate that a server is sent: MLPerf entries 0.87 to 0.98"))
 MOST_OF_ASKED = Figure(1.15, _guess("times the asked rate: a capacity predicted beyond it is one that nobody used"))
 EVERYTHING_PER_S = 1e9  # a rate that stands for "as many as the SLO allows"
 
@@ -28,12 +30,15 @@ EVERYTHING_PER_S = 1e9  # a rate that stands for "as many as the SLO allows"
 def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
     """Return the run at the highest rate that keeps every bound of the SLO; the lowest rate tried if none does.
 
-    A bound is kept where the `slo.share` quantile of its latency is within it. Whoever benchmarks under latency limits
-    raises the rate until one of them binds (in most MLPerf server entries the p99 is at 0.8 to 0.99 of a limit). So the
-    limits tell better than a predicted capacity how near saturation a run was: a few per cent of capacity are a factor
-    in latency. The rate is at most `MOST_OF_ASKED` times the asked one and `SHARE_SERVED` of the saturated one.
+    A bound is kept where the `slo.share` quantile of its latency is within it, and none is where the queue grows
+    without end. Whoever benchmarks under latency limits raises the rate until one of them binds (in most MLPerf server
+    entries the p99 is at 0.8 to 0.99 of a limit). So the limits tell better than a predicted capacity how near
+    saturation a run was: a few per cent of capacity are a factor in latency. The rate is at most `MOST_OF_ASKED` times
+    the asked one. The search begins at what a saturated run serves; a server whose cache is not full serves some per
+    cent more, for it evicts nothing.
 
-    Source: the limits and latencies of published MLPerf Inference entries (docs/measurements.md, docs/accuracy.md).
+    Source: "Maximum Poisson throughput parameter supported", the metric of MLPerf's server and interactive scenarios
+    (inference_rules.adoc, Scenarios), and the limits and latencies of its published entries (docs/accuracy.md).
 
     Raises InfercastError without a bound, or for a workload that is not sent at a rate.
     """
@@ -42,20 +47,20 @@ def within_slo(scenario: Scenario, progress: Progress | None = None) -> Report:
         because = "the highest rate within an SLO needs bounds, and requests at a rate"
         raise InfercastError("--within-slo", because, "Give --slo ttft:2s,tpot:200ms and --request-rate")
     saturated = scenario.report(replace(workload, arrivals=ClosedLoop(workload.request_count)), progress)
-    most_per_s = _steady_per_s(saturated, _tokens_at_once(scenario))
-    highest = min(SHARE_SERVED * most_per_s, MOST_OF_ASKED * asked.rate_per_s)
-    low, high, rate_per_s, kept = 0.0, highest, highest, None
-    for _ in range(TRIES):
+    most_per_s = MOST_OF_ASKED * asked.rate_per_s
+    rate_per_s = min(most_per_s, _steady_per_s(saturated, _tokens_at_once(scenario)))
+    low, high, kept = 0.0, math.inf, None
+    for each in range(TRIES):
         report = scenario.report(workload.at_rate(rate_per_s), progress)
         found = replace(report, is_limited=True, of_asked=rate_per_s / asked.rate_per_s)
         used = _share_of_bound(found)
-        if used > 1:
+        if used > 1 or found.overloaded:
             high = rate_per_s
         else:
             low, kept = rate_per_s, found
-        if CLOSE_TO_BOUND <= used <= 1 or low == highest:
+        if kept and (low == most_per_s or high < (1 + PRECISION) * low or (kept is found and used >= CLOSE_TO_BOUND)):
             break
-        rate_per_s = (low * high) ** 0.5 if low else high / 2
+        rate_per_s = _next_per_s(low, high, most_per_s, min(LONGEST_STEP, FIRST_STEP * 2**each))
     return kept or found
 
 
@@ -63,6 +68,17 @@ def _tokens_at_once(scenario: Scenario) -> float:
     """Return the tokens of a sequence that a row of decodes in the table of steps stands for."""
     deployment = scenario.deployment
     return deployment.tokens_per_step * deployment.engine.num_scheduler_steps
+
+
+def _next_per_s(low: float, high: float, most_per_s: float, step: float) -> float:
+    """Return the rate to try next: beyond the only end that is known, or between both.
+
+    >>> _next_per_s(0.0, 103.0, 200.0, 0.03), _next_per_s(100.0, math.inf, 102.0, 0.03), _next_per_s(4.0, 9.0, 9.0, 1.0)
+    (100.0, 102.0, 6.0)
+    """
+    if low and high < math.inf:
+        return math.sqrt(low * high)
+    return min(most_per_s, low * (1 + step)) if low else high / (1 + step)
 
 
 def _steady_per_s(report: Report, tokens_at_once: float) -> float:

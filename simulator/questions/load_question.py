@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from simulator.cost.scenario import Scenario
-from simulator.cost.slo_rate import MOST_OF_ASKED, SHARE_SERVED, within_slo
+from simulator.cost.slo_rate import MOST_OF_ASKED, within_slo
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.executors.program import file_digest
@@ -112,10 +112,7 @@ class RunQuestion:
         drifts = sent(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
         used = [(engine.id, "drift_tokens", engine.drift_tokens)] if drifts else []
         if self.within_slo:
-            used += [
-                ("rate within the SLO", "share served", SHARE_SERVED),
-                ("rate within the SLO", "most of asked", MOST_OF_ASKED),
-            ]
+            used.append(("rate within the SLO", "most of asked", MOST_OF_ASKED))
         return [Provenance(profile, name, float(figure), figure.source) for profile, name, figure in used]
 
     def report(self, scenario: Scenario, progress: Progress | None = None) -> Report:
