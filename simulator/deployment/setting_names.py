@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 from simulator.deployment.settings import Settings
-from simulator.engines.engine import AttentionBackend, Engine, Policy, Reservation, load_engine
+from simulator.engines.engine import AttentionBackend, Engine, MoeBackend, Policy, Reservation, load_engine
 from simulator.errors import InfercastError, NotModelledError, UnitError, nearest
 from simulator.limits import MOST_WHOLE, in_range
 from simulator.profile import Figure, Source
@@ -28,7 +28,6 @@ SWITCHES = (
     "prefix_caching",
     "quick_reduce",
     "reuse_cache",
-    "triton_experts",
 )
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
@@ -37,6 +36,7 @@ CHOICES = {
     "policy": get_args(Policy),
     "reservation": get_args(Reservation),
     "attention_backend": get_args(AttentionBackend),
+    "moe_backend": get_args(MoeBackend),
 }
 OF_ADAPTERS = ("max_loras", "max_lora_rank")
 OF_STATIC_CACHES = ("bucket_size", "reuse_cache")

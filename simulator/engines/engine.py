@@ -25,6 +25,7 @@ NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain lo
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens", "decode_graph_seqs"]
+MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
 AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
 # Columns of which mxfp4 experts have multiples, hidden and intermediate ones: in Marlin, in TensorRT-LLM's kernels too
 # in vLLM 0.33.0, and there in older ones (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0, fused_moe/oracle/mxfp4.py)
@@ -167,7 +168,7 @@ class Engine(Profile):
     pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
     fp8_cache: tuple[FormatName, ...] = ()  # weights whose checkpoints ask for an fp8 cache, as it heeds
-    triton_experts: bool = False  # 4-bit experts in Triton's kernel, not Marlin's (SGLang: --quantization moe_wna16)
+    moe_backend: MoeBackend = "auto"  # kernels of routed experts: those of SGLang's moe_wna16, of cutlass_moe_fp4
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
     adapters: bool = False  # GEMMs of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
@@ -221,7 +222,7 @@ class Engine(Profile):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
-                found = found.with_triton_experts() if self.triton_experts else found
+                found = found.with_experts_of(self.moe_backend)
                 return found.with_quick_reduce() if self.quick_reduce else found
         if not self.kernels_of:
             return Kernels()

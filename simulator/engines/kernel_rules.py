@@ -66,6 +66,10 @@ class ExpertKernels(Strict):
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
+    beside_s: Seconds | None = Field(
+        None,
+        description="of a layer's kernels beside its two GEMMs, where their sum was measured; none: their launches",
+    )
     unpack_flops: Positive | None = Field(
         None,
         description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"
@@ -213,8 +217,8 @@ class KernelRules(Strict):
     expert_kernels: tuple[ExpertKernels, ...] = Field(
         (), description="kernels of routed experts beside the engine's grouped GEMMs"
     )
-    triton_experts: tuple[ExpertKernels, ...] = Field(
-        (), description="kernels of routed experts that take the place of `expert_kernels` where Triton's are asked for"
+    asked_experts: dict[str, tuple[ExpertKernels, ...]] = Field(
+        {}, description="kernels of routed experts that take the place of `expert_kernels`, by who asks: `moe_backend`"
     )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"

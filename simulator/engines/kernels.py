@@ -68,13 +68,15 @@ class Kernels(Strict):
         rules = self.rules.model_copy(update={"split_decode": own, "decode_tile": None})
         return self.model_copy(update={"rules": rules})
 
-    def with_triton_experts(self) -> "Kernels":
-        """Return the same kernels of an engine that was asked to multiply 4-bit experts in Triton.
+    def with_experts_of(self, backend: str) -> "Kernels":
+        """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
 
-        Its dense layers then unpack their weights into memory and multiply them there (SGLang's AWQLinearMethod).
+        With Triton's of 4 bits, dense layers unpack weights into memory and multiply there (SGLang's AWQLinearMethod).
         """
-        own = {"expert_kernels": (*self.rules.triton_experts, *self.rules.expert_kernels), "unpacks_from_rows": ONE_ROW}
-        return self.model_copy(update={"rules": self.rules.model_copy(update=own)})
+        asked = self.rules.asked_experts.get(backend, ())
+        own = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
+        dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
+        return self.model_copy(update={"rules": self.rules.model_copy(update=own | dense)})
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
@@ -193,11 +195,12 @@ class Kernels(Strict):
         (ExpertKernels.launches), it alone has a kernel that does so before it.
         """
         rates, launches = hardware.achievable, self.launches(op, hardware)
-        own, wide = rates.gemm[peak], rates.gemm.get("bf16")
+        own, wide, beside_s = rates.gemm[peak], rates.gemm.get("bf16"), 0.0
         least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
         plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
             plain = launches - 1 if self.rules.routes_apart else 0
             if (kernels := self.experts_of(op.format, hardware, op.experts)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
-        return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s)
+                beside_s = float(kernels.beside_s or 0.0) * (op.shared_inputs != NOTHING)
+        return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s) + beside_s

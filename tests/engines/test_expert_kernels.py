@@ -127,7 +127,7 @@ def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
     kernels, layout = load_engine("sglang-0.5").kernels_on(load_hardware("h20-sxm")), Layout(weight_dtype="int4")
     layer = MixtureOfExperts(kind="experts", experts=total, chosen=chosen, intermediate=width)
     ops = [op for op in layer.ops(hidden, layout) if op.name in ("experts up", "experts down")]
-    rates = Rates(load_hardware("h20-sxm"), kernels.with_triton_experts())
+    rates = Rates(load_hardware("h20-sxm"), kernels.with_experts_of("triton"))
     for tokens, measured in TRITON[shape].items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
@@ -137,7 +137,7 @@ def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
 def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory():
     """AWQLinearMethod: Qwen3-30B-A3B's attention is written and read in 16 bits; its experts are not."""
     model = ("qwen3-30b-a3b", "rtx-5090", "sglang-0.5", Layout(weight_dtype="int4"))
-    plain, asked = (deploy(*model, Settings(changes=each)) for each in ((), ("triton_experts=true",)))
+    plain, asked = (deploy(*model, Settings(changes=each)) for each in ((), ("moe_backend=triton",)))
     counts = Counts(steps=1.0, tokens=4.0, logits=4.0, decode_reads=4000.0)
     costs = [{each.name: each for each in one.step_model().explain(counts)} for one in (plain, asked)]
     qkv = 48 * 2048 * 5120
@@ -145,3 +145,16 @@ def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory(
     assert moved == pytest.approx(2 * 2.0 * qkv, rel=0.02)  # written, then read in place of what is stored
     assert costs[1]["experts up"].moved_bytes == costs[0]["experts up"].moved_bytes
     assert costs[1]["experts up"].seconds > 1.3 * costs[0]["experts up"].seconds
+
+
+def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms():
+    """Ms of a layer of DeepSeek-R1's experts on a B200 in CUDA graphs: sgl-project/sglang pull request 6093."""
+    kernels = load_engine("sglang-0.5").kernels_on(load_hardware("b200-sxm")).with_experts_of("cutlass")
+    layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=7168)
+    ops = [op for op in layer.ops(2048, Layout(weight_dtype="nvfp4")) if op.name in ("experts up", "experts down")]
+    rates = Rates(load_hardware("b200-sxm"), kernels.with_fitted(launch=1.0))
+    for tokens, runs_ms in {4: 8.4, 8: 11.9, 16: 18.4}.items():
+        alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
+        found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
+        assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
+    assert kernels.with_experts_of("auto").rules == kernels.rules

@@ -52,7 +52,8 @@ class Deplodock(Recipe):
         """Of SGLang: `vllm bench serve` lets random prompts ignore EOS; flags of Qwen3-Coder-Next.
 
         vllm/benchmarks/serve.py; --disable-radix-cache and --attention-backend triton of its experiment
-        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000; --quantization moe_wna16 of Qwen3-Coder-30B (vllm_vs_sglang_rtx5090).
+        Qwen3-Coder-Next-FP8/optimal_mcr_pro6000; --quantization moe_wna16 of Qwen3-Coder-30B (vllm_vs_sglang_rtx5090),
+        and modelopt of Kimi-K2.5, which 0.5.9's server_args.py leaves to cutlass_moe_fp4.
 
         Of vLLM 0.11.0: FlashInfer's sampler. Its image is vllm-openai:latest, which has FlashInfer; vLLM 0.11.0
         samples with what is installed, 0.11.1 sorts unless asked (v1/sample/ops/topk_topp_sampler.py). A report of
@@ -65,7 +66,8 @@ class Deplodock(Recipe):
             return {}
         asked: dict[str, dict[str, object]] = {
             "Qwen3-Coder-Next": {"prefix_caching": False, "attention_backend": "triton"},
-            "Qwen3-Coder-30B-A3B-Instruct": {"triton_experts": True},
+            "Qwen3-Coder-30B-A3B-Instruct": {"moe_backend": "triton"},
+            "Kimi-K2.5": {"moe_backend": "cutlass"},
         }
         return {"ignore_eos": True, **asked.get(self.setup.model, {})}
 
