@@ -104,22 +104,22 @@ def row_padding(gemm: AchievedGemm, rows: Array) -> Array:
     return np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0))
 
 
-def waves_s(gemm: AchievedGemm, rows: Array, columns: int, multiprocessors: Figure | None, seconds: Array) -> Array:
+def waves_s(gemm: AchievedGemm, rows: Array, op: Op, multiprocessors: Figure | None, seconds: Array) -> Array:
     """Return the seconds in which the tiles of a dense GEMM are multiplied; `seconds`: of its own rows.
 
     Rows beyond FEW_ROWS fill tiles of TILE rows. A tile has one multiprocessor to itself: as many as there are run at a
     time, a wave, each no faster than `gemm.wave` of its share of the peak. Kernels with half as many rows are taken
     where their waves are shorter. Fewer tiles than multiprocessors are split along the inputs, and have no waves.
 
-    >>> a100 = AchievedGemm(0.81, 0.78, 5e-6, 2.0, wave=0.93)
+    >>> a100, op = AchievedGemm(0.81, 0.78, 5e-6, 2.0, wave=0.93), Op("", "gemm", columns=7168)
     >>> multiprocessors = Figure(108.0, Source(text="", date="", evidence="datasheet"))
-    >>> [round(float(waves_s(a100, rows, 7168, multiprocessors, 1.0)), 2) for rows in (64.0, 256.0, 384.0, 448.0)]
+    >>> [round(float(waves_s(a100, rows, op, multiprocessors, 1.0)), 2) for rows in (64.0, 256.0, 384.0, 448.0)]
     [1.0, 1.26, 1.12, 1.14]
     """
     every, own = float(multiprocessors or math.inf), np.maximum(rows, 1.0)
-    tall, wide = np.ceil(own / TILE), math.ceil(columns / TILE)
+    tall, wide = np.ceil(own / TILE), math.ceil(op.columns / TILE)
     waves = np.minimum(np.ceil(tall * wide / every), np.ceil(np.ceil(2 * own / TILE) * wide / every) / 2)
-    in_waves = np.where(tall * wide > every, waves * every * TILE**2 / (own * columns), 0.0)
+    in_waves = np.where(tall * wide > every, waves * every * TILE**2 / (own * op.columns), 0.0)
     longer = np.maximum(tall * TILE / own, in_waves * gemm.compute / gemm.wave)
     return seconds * np.where(own > FEW_ROWS, longer, 1.0)
 

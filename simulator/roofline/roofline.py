@@ -139,8 +139,8 @@ class Rates:
             rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
             if gemm.least_rows:
                 compute_s = compute_s * row_padding(gemm, rows)
-            if gemm.wave:
-                compute_s = waves_s(gemm, rows, op.columns, self.hardware.multiprocessors, compute_s)
+            if gemm.wave:  # without steps: at the rate of many rows
+                compute_s = waves_s(gemm, rows * (counts.steps > 0), op, self.hardware.multiprocessors, compute_s)
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
