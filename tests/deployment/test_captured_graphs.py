@@ -119,7 +119,7 @@ def test_pieces_leave_attention_to_the_host_and_a_graph_for_each_layer():
 
 
 def test_beyond_its_captured_graphs_vllm_launches_decodes_one_by_one():
-    model = asked("llama-3.1-8b", engine="vllm-0.14").step_model()
+    model = asked("llama-3.2-1b", engine="vllm-0.14").step_model()
     decodes = Counts(steps=1.0, tokens=520.0, logits=520.0)
     assert model.seconds(decodes) == pytest.approx(model.launches.decode_least_s)
 
