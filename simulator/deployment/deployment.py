@@ -196,7 +196,7 @@ class Deployment:
 
         Without chunked prefill the default has room for the longest prompt, up to LONGEST_WHOLE_PROMPT tokens.
         """
-        default = self.engine.default("max_num_batched_tokens", self.hardware)
+        default = self.engine.rank_tokens(self.hardware, self.layout.dp)
         if not self.engine.chunked_prefill:
             default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
@@ -219,7 +219,7 @@ class Deployment:
         if rule.reserve is None:
             return float(rule.fraction)
         devices = self.tp * dp * self.layout.pp
-        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens // dp, devices, dp)
+        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, devices, dp)
 
     @cached_property
     def kernels(self) -> Kernels:

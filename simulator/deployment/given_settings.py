@@ -67,7 +67,7 @@ def _limits(deployment: Deployment) -> dict[str, Any]:
     engine, settings, hardware = deployment.engine, deployment.settings, deployment.hardware
     usual = {
         "max_num_seqs": engine.default("max_num_seqs", hardware),
-        "max_num_batched_tokens": engine.default("max_num_batched_tokens", hardware),
+        "max_num_batched_tokens": engine.rank_tokens(hardware, deployment.layout.dp),
         "max_model_len": engine.context_tokens(hardware),
         "memory_fraction": deployment.usual_memory_fraction,
     }

@@ -32,6 +32,7 @@ AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device,
 EXPERT_MULTIPLES, WIDER_MULTIPLES = (256, 128), (256, 256)
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
+ALL_OF_IT = Figure(1.0, Source(text="nothing is known to change it", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
@@ -98,6 +99,7 @@ class OutputEstimate(Strict):
     tokens: Whole  # that a request is taken to produce still, at most
     first_ratio: Fraction  # of these kept free for what decodes, in the beginning
     least_ratio: Fraction  # and at least
+    ranks_factor: Fraction = ALL_OF_IT  # of both, with data-parallel attention
     decay_steps: Whole  # of decodes, from the one to the other
     spare_tokens: Whole  # that a preemption adds to those of each, before it sets the ratio from them
 
@@ -141,6 +143,7 @@ class Engine(Profile):
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     async_scheduling: bool = False
     chunked_prefill: bool = True
+    ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
     by_priority: bool = False
     prefix_caching: bool = False
@@ -235,6 +238,11 @@ class Engine(Profile):
     def overheads_on(self, hardware: Hardware) -> Overheads:
         """Return its host times beside a device: those that it was measured with, or the engine's."""
         return self.kernels_on(hardware).overheads or self.overheads
+
+    def rank_tokens(self, hardware: Hardware, ranks: int) -> int:
+        """Return its default of max_num_batched_tokens for one of several ranks of data-parallel attention."""
+        tokens = self.default("max_num_batched_tokens", hardware)
+        return max(1, tokens // ranks) if self.ranks_share_chunk else tokens
 
     def default(self, setting: TieredSetting, hardware: Hardware, tp: int = 1) -> int:
         """Return an engine's default for so many of a device."""

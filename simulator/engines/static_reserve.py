@@ -32,7 +32,7 @@ class StaticReserve(Strict):
         return self.model_copy(update={"fixed": (holds,)})
 
     def fraction(self, hardware: Hardware, chunk_tokens: int, devices: int, ranks: int) -> float:
-        """Return the share of the memory of a device for weights and cache; `chunk_tokens`: of a step of a rank.
+        """Return the share of a device's memory for weights and cache; `chunk_tokens`: of a step of all ranks.
 
         >>> from simulator.hardware.hardware import load_hardware
         >>> from simulator.engines.engine import load_engine

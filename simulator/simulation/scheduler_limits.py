@@ -76,7 +76,8 @@ def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> Schedule
     rule = deployment.engine.output_estimate
     if rule is None:
         return allowed
-    first, least = float(rule.first_ratio), float(rule.least_ratio)
+    factor = float(rule.ranks_factor) if deployment.layout.dp > 1 else 1.0
+    first, least = factor * rule.first_ratio, factor * rule.least_ratio
     return allowed._replace(
         estimated_tokens=int(rule.tokens),
         first_ratio=first,

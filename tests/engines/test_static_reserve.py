@@ -6,6 +6,7 @@ from simulator.deployment.deployment import deploy
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.models.layout import Layout
+from simulator.simulation.scheduler_limits import limits
 
 GIB = 1024.0**3
 H100_MIB = 81_121  # as CUDA reports it; SGLang asks nvidia-smi, which says 81,559: 0.001 more of it
@@ -47,3 +48,18 @@ def test_a_share_that_is_given_counts_and_an_h200_keeps_more_of_its_memory_than_
     for name, plan in plans.items():
         rest = share(name) * (plan.total_bytes - plan.context_bytes) - plan.weight_bytes
         assert plan.cache_bytes == pytest.approx(rest, abs=GIB / 100)
+
+
+def test_ranks_of_data_parallel_attention_share_a_chunk_and_expect_shorter_outputs():
+    """_handle_data_parallelism: 8,192 tokens of an H100 on four ranks are 2,048 each, and 0.7 becomes 0.21."""
+    model, four = ("qwen3-30b-a3b", "h100-sxm", "sglang-0.5"), Layout(dp=4, ep=4)
+    ranks, one = deploy(*model, four), deploy(*model, Layout(tp=4, ep=4))
+    assert ranks.max_num_batched_tokens == one.max_num_batched_tokens == 8_192
+    assert ranks.engine.rank_tokens(ranks.hardware, 4) == 2_048
+    asked = deploy(
+        "qwen3-30b-a3b", "h100-sxm", "sglang-0.5", Layout(dp=4, ep=4), Settings(max_num_batched_tokens=4_096)
+    )
+    assert asked.max_num_batched_tokens == 16_384
+    ratios = [(each.first_ratio, each.least_ratio) for each in map(limits, (one, ranks))]
+    assert ratios == [(0.7, 0.098), (pytest.approx(0.21), pytest.approx(0.0294))]
+    assert deploy("qwen3-30b-a3b", "h100-sxm", "vllm", four).max_num_batched_tokens == 4 * 8_192
