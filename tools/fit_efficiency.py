@@ -176,9 +176,15 @@ def _lines(name: str, value: Any) -> list[str]:
         return []
     if name in ("rules", "fitted"):
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _lines(key, each))]
+    if name == "asked_experts":
+        return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _block(key, each))]
     if name in ("expert_kernels", "gemm_tiles"):
-        return [f"{name}:", *(f"  - {_flow(each)}" for each in value)]
+        return _block(name, value)
     return [_part(name, value)]
+
+
+def _block(name: str, values: list[Any]) -> list[str]:
+    return [f"{name}:", *(f"  - {_flow(each)}" for each in values)]
 
 
 def _part(name: str, value: Any) -> str:
