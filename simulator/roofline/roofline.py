@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES, ChunkedDecode
+from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES
 from simulator.engines.kernels import Kernels
-from simulator.engines.split_decode import SplitDecode
 from simulator.errors import ProfileError
-from simulator.hardware.hardware import DecodeAttention, Gemm, Hardware, PeakName, require
+from simulator.hardware.hardware import Gemm, Hardware, PeakName, require
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
-from simulator.profile import Figure, Source
+from simulator.profile import Figure
+from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, at_most
 from simulator.roofline.collectives import Links
 from simulator.roofline.cost import Cost
+from simulator.roofline.decode_attention import CONVERSION_FLOPS, DecodeAttentionRates
 from simulator.roofline.gemm import (
     EXPERTS_EXPONENT,
     IDEAL_GEMM,
@@ -31,22 +32,6 @@ from simulator.roofline.scan import scan_s
 from simulator.roofline.weight_only import compute_of_rows, rows_of, unpacked
 
 LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
-CONVERSION_FLOPS = Figure(
-    70.0,
-    Source(
-        text="fp32 FLOPs of an fp8 number's conversion to fp16: between A100s in vLLM (104) and in TensorRT-LLM (49)",
-        date="2026-11-22",
-        evidence="guess",
-    ),
-)
-HIGHEST_MEMORY_FRACTION = Figure(
-    0.95,
-    Source(
-        text="an LM head on an RTX 4090; no kernel that reads weights or a KV cache is taken to reach more",
-        date="2026-11-21",
-        evidence="measured",
-    ),
-)
 
 
 class Rates:
@@ -65,9 +50,9 @@ class Rates:
         context_tokens: int = CAPTURED_TOKENS,
         seconds_alone: bool = False,
     ) -> None:
-        self.hardware, self.light, self.context_tokens = hardware, light, context_tokens
-        self.seconds_alone = seconds_alone
+        self.hardware, self.light, self.seconds_alone = hardware, light, seconds_alone
         self.kernels = kernels or Kernels()
+        self.decoding = DecodeAttentionRates(hardware, self.kernels, context_tokens, light=light)
         self._links = Links(hardware, self.kernels, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
@@ -195,7 +180,7 @@ class Rates:
         if self.kernels.rules.reads_at_best_rate:
             best = self.hardware.achievable.best_memory_fraction
         memory = best * fitted.memory * self.kernels.packed_share(name, op, self.hardware)
-        shares = min(compute, 1.0), min(memory, max(float(HIGHEST_MEMORY_FRACTION), best))
+        shares = min(compute, 1.0), at_most(memory, best)
         start_s = self.kernels.start_s(self.hardware, name, op)
         few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
         least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
@@ -214,58 +199,11 @@ class Rates:
         return known and op.experts is None and op.weight_bytes > 0 and op.columns > 0 and not self.unpacks(op.format)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
-        """T = t0 + max(F / (c P) + t_fp8, B / (m W), B g / (h W)); linear in the tokens read, so that steps add up.
-
-        F: FLOPs, P: peak FLOP/s, B: bytes of the cache, W: bytes/s, t0: launch, t_fp8: software conversion of an fp8
-        cache; F of whole tiles of query rows (DecodeTile). The last term where each of the g query heads of a group
-        reads the cache for itself (reads_per_head). Not less than blocks of Triton's kernel take (SplitDecode), or
-        heads that read chunks alone (ChunkedDecode).
-        """
-        compute, memory, launch_s = 1.0, 1.0, 0.0
-        if not self.light:
-            require(self.hardware, "decode_attention")
-            rates = self.hardware.achievable.decode_attention
-            compute = self._prefill_rates()[0]
-            memory = self._cache_fraction(rates, op)  # type: ignore[arg-type]
-            launch_s = rates.launch_s * self.kernels.fitted.launch  # type: ignore[union-attr]
-        compute_s = counts.dot(op.flops) / (compute * self.peak(op.format)[1])
-        memory_s = op.bytes_read(counts) / (memory * self.hardware.memory_bytes_per_s)
-        if op.heads and not self.light:
-            compute_s = compute_s * self.kernels.decode_padding(op, self.hardware) + self._conversion_s(op, counts)
-            if self.kernels.reads_per_head(op):
-                heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
-                alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
-                memory_s = memory_s * np.maximum(1.0, memory / alone)
-        for kernel in () if self.light else (self.split_decode(op), self.chunked_decode(op)):
-            memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
-        return self._made(op, counts, np.maximum(compute_s, memory_s), launch_s, compute_s=compute_s, memory_s=memory_s)
-
-    def split_decode(self, op: Op) -> SplitDecode | None:
-        """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
-        split = self.kernels.rules.split_decode
-        return split if split and split.holds(self.hardware, op) else None
-
-    def chunked_decode(self, op: Op) -> ChunkedDecode | None:
-        """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""
-        chunked = self.kernels.rules.chunked_decode
-        return chunked if chunked and chunked.holds(self.hardware, op, self.context_tokens) else None
-
-    def cache_figure(self, rates: DecodeAttention, op: Op) -> str:
-        """Return the name of the figure of decode attention at which it reads an op's cache."""
-        own = op.cache_format == "fp8" and self.kernels.rules.slow_fp8_cache and rates.fp8_memory_fraction
-        return "fp8_memory_fraction" if own else "memory_fraction"
-
-    def _cache_fraction(self, rates: DecodeAttention, op: Op) -> float:
-        """Return the share of the bandwidth at which decode attention reads the cache."""
-        own = float(getattr(rates, self.cache_figure(rates, op)))
-        return min(own * self.kernels.fitted.cache, max(float(HIGHEST_MEMORY_FRACTION), own))
-
-    def _conversion_s(self, op: Op, counts: Counts) -> Array:
-        """Return the seconds in which fp8 numbers of the cache are converted in software, for each query head."""
-        if not self._converts(op):
-            return 0.0
-        numbers = counts.dot(op.cache_bytes) * op.shared_by
-        return numbers * float(CONVERSION_FLOPS) / self.hardware.peak_flops_per_s["fp32"]
+        """T = t0 + the longer of what attention computes and reads (DecodeAttentionRates)."""
+        share = 1.0 if self.light else self._prefill_rates()[0]
+        found = self.decoding.seconds(op, counts, share * self.peak(op.format)[1])
+        kernel_s = np.maximum(found.compute_s, found.memory_s)
+        return self._made(op, counts, kernel_s, found.launch_s, compute_s=found.compute_s, memory_s=found.memory_s)
 
     def constants(self, op: Op) -> Iterator[tuple[str, Figure]]:
         """Yield the figures in Python, not in a profile, that the predicted time of an op rests on, each by name."""
@@ -279,16 +217,11 @@ class Rates:
             if self.kernels.k_loop_s(op, self.hardware):
                 yield "exponent of experts' loop over K", K_LOOP_EXPONENT
         if op.rate == "decode_attention" and rates.decode_attention:
-            if self._cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
+            if self.decoding.cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
                 yield most
-            if op.heads and self._converts(op):
+            if op.heads and self.decoding.converts(op):
                 yield "FLOPs to convert an fp8 number", CONVERSION_FLOPS
         yield from self._links.constants(op)
-
-    def _converts(self, op: Op) -> bool:
-        """Whether attention reads an fp8 cache on a device of a known fp32 peak and no fp8."""
-        peaks = self.hardware.peak_flops_per_s
-        return op.cache_format == "fp8" and "fp8" not in peaks and "fp32" in peaks
 
     def _prefill_attention(self, op: Op, counts: Counts) -> Cost:
         """T = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.

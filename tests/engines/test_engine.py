@@ -23,7 +23,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, count
 from simulator.profile_folders import names
-from simulator.reports.provenance import figures
+from simulator.reports.figures_of_ops import figures
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests

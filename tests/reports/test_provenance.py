@@ -22,7 +22,7 @@ from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import Figure
 from simulator.reports.provenance import basis, fitted_multipliers, memory_basis, rests_on
-from simulator.roofline import between_nodes, collectives, gemm, roofline
+from simulator.roofline import bandwidth, between_nodes, collectives, decode_attention, gemm, roofline
 from simulator.units import GIB
 
 DECODES = [(1.0, n, n, n * 2000.0, n * 1000.0) for n in (1.0, 20.0, 40.0, 200.0)]
@@ -84,7 +84,7 @@ IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, o
         asked("llama-3.1-8b", "l40s"),
     ),
     (
-        roofline,
+        decode_attention,
         "CONVERSION_FLOPS",
         "FLOPs to convert an fp8 number",
         asked("llama-3-8b", "a100-sxm-40", formats=("fp16", "fp8")),
@@ -92,7 +92,7 @@ IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, o
     ),
     (gemm, "EXPERTS_EXPONENT", "exponent of routed experts", asked("mixtral-8x7b", "h100-sxm", tp=2), LLAMA),
     (
-        roofline,
+        bandwidth,
         "HIGHEST_MEMORY_FRACTION",
         "highest fraction of the bandwidth",
         asked("llama-3.1-8b", "h100-sxm", "tensorrt-llm"),
@@ -114,7 +114,7 @@ def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, c
     assert (found[0][called].value, found[0][called].source) == (float(figure), figure.source)
     before, changed = [seconds(user), seconds(other)], False
     for factor in (0.5, 1.5):
-        for at in {module, between_nodes, collectives, roofline, gemm}:
+        for at in {module, between_nodes, collectives, roofline, gemm, decode_attention}:
             if hasattr(at, name):
                 monkeypatch.setattr(at, name, Figure(factor * figure, figure.source))
         changed |= seconds(user) != before[0]

@@ -13,7 +13,8 @@ from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts
 from simulator.questions.batch_question import BatchSizes
-from simulator.roofline.roofline import HIGHEST_MEMORY_FRACTION, Rates
+from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION
+from simulator.roofline.roofline import Rates
 from simulator.simulation.sent import sent
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask

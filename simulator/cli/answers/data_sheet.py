@@ -8,7 +8,8 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.profile import Evidence, Figure, Profile
-from simulator.reports.provenance import Provenance, figures, readable, rests_on
+from simulator.reports.figures_of_ops import figures
+from simulator.reports.provenance import Provenance, readable, rests_on
 from simulator.units import GIB, gibibytes, scaled
 
 PLAIN = (Column("what", "figure", left=True), Column("value", "value", left=True))

@@ -11,7 +11,7 @@ from simulator.hardware.purchases import PurchaseList
 from simulator.hardware.sites import Site
 from simulator.models.model import Model
 from simulator.profile import Profile
-from simulator.reports.provenance import figures
+from simulator.reports.figures_of_ops import figures
 from simulator.roofline.roofline import Rates
 from simulator.units import GIB
 from simulator.workloads.workload import WorkloadPreset

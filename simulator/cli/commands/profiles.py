@@ -19,7 +19,8 @@ from simulator.hardware.prices import load_offers
 from simulator.models.model import Model
 from simulator.profile import Figure, Profile
 from simulator.profile_folders import folders
-from simulator.reports.provenance import figures, readable
+from simulator.reports.figures_of_ops import figures
+from simulator.reports.provenance import readable
 from simulator.units import counted
 
 

@@ -1,0 +1,156 @@
+"""Figures of profiles that the ops of a step rest on: a device's rates, an engine's kernels, and Python's own."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from simulator.engines.engine import Engine
+from simulator.engines.fitted_multipliers import UNITY
+from simulator.hardware.hardware import Hardware
+from simulator.models.number_formats import number_format
+from simulator.models.op_builders import SCAN
+from simulator.models.operations import Op
+from simulator.profile import Figure, Profile
+from simulator.roofline.collectives import LINKED
+from simulator.roofline.roofline import Rates
+
+
+class DeviceOps(NamedTuple):
+    """The ops of a step that one device computes: the device itself, or the CPU of its host."""
+
+    hardware: Hardware
+    engine: Engine
+    ops: tuple[Op, ...]
+
+    @property
+    def rates(self) -> Rates:
+        """Rates of the engine's kernels on it."""
+        return Rates(self.hardware, self.engine.kernels_on(self.hardware))
+
+
+def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
+    """Yield every sourced figure inside a profile with its dotted path.
+
+    >>> from simulator.hardware.hardware import load_hardware
+    >>> next(figures(load_hardware("h100-sxm").link, "link"))
+    ('link.bytes_per_s', 450000000000.0)
+    """
+    if isinstance(value, Figure):
+        yield path, value
+        return
+    parts: Iterable[tuple[object, object]] = ()
+    if isinstance(value, BaseModel):
+        parts = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, tuple):
+        parts = enumerate(value)
+    for name, part in parts:
+        yield from figures(part, f"{path}.{name}".lstrip("."))
+
+
+def own_figures(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of some fields of a profile, with their dotted paths."""
+    for name in names:
+        yield from figures(getattr(profile, name), name)
+
+
+def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of a device's profile that its ops rest on, with their dotted paths."""
+    hardware, rates, ops = part.hardware, part.rates, part.ops
+    kinds = {op.rate for op in ops}
+    multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
+    yield from own_figures(hardware, "memory_bytes_per_s")
+    attended = [op for op in ops if op.rate.endswith("attention")]
+    multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
+    for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
+        yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
+    for peak in multiplied:
+        yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
+    if multiplied and rates.kernels.rules.reads_at_best_rate:
+        best = hardware.achievable.best_memory_fraction
+        yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
+    own = hardware.achievable.decode_attention
+    read = {rates.decoding.cache_figure(own, op) for op in attended if own and op.rate == "decode_attention"}
+    unread = {"memory_fraction", "fp8_memory_fraction"} - read
+    for kind in ("decode_attention", "prefill_attention", "elementwise"):
+        if kind in kinds:
+            name = "elementwise_memory_fraction" if kind == "elementwise" else kind
+            found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
+            yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
+    waves = any(rates.fills_tiles(op) for op in ops if op.rate == "gemm")
+    if waves:
+        yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
+    tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)
+    if tiled or any(rates.decoding.split(op) for op in attended):
+        yield from own_figures(hardware, "multiprocessors")
+    if "all_reduce" in kinds and hardware.node_devices > 1:
+        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
+        yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
+    if "all_to_all" in kinds:
+        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
+    if "host_link" in kinds:
+        yield from own_figures(hardware, "pcie_bytes_per_s")
+    if kinds & {*LINKED}:
+        yield from own_figures(hardware, "link" if hardware.link else "pcie_bytes_per_s")
+    if any(op.rate in LINKED and op.link_devices > hardware.node_devices for op in ops):
+        yield from own_figures(hardware, "network", "devices_per_node")
+
+
+def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
+    idle = _idle(part)
+    for path, figure in figures(part.rates.kernels, "kernels"):
+        name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
+        parts = name.split(".")
+        name = ".".join(parts[: 2 if parts[0] == "expert_kernels" else 1])
+        if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
+            yield path, figure
+
+
+def _idle(part: DeviceOps) -> dict[str, bool]:
+    """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
+    rates, kernels, ops = part.rates, part.rates.kernels, part.ops
+    gemms = [op for op in ops if op.rate == "gemm"]
+    own = {op: kernels.experts_of(op.format, part.hardware, op.experts) for op in gemms if op.experts is not None}
+    grouped = [op for op, experts in own.items() if experts is None]
+    experts = kernels.rules.vector_expert_tokens
+    few = [op for op in gemms if rates.unpacks(op.format) and (op.experts is None or experts)]
+    late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
+    apart = [op for op in ops if op.heads and kernels.reads_per_head(op)]
+    linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
+    in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
+    return {
+        "link": not linked,
+        "split_decode": not any(rates.decoding.split(op) for op in ops),
+        "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
+        "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
+        **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
+        "gathers_tokens": "all_to_all" not in linked,
+        "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
+        "block_experts": not late,
+        **{"experts_launch_s": not own, "asked_experts": True},
+        **dict.fromkeys(("expert_tile", "expert_tiles", "k_loop_s"), not grouped),
+        **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
+        **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
+        "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),
+        "unpacks_from_rows": not any(rates.unpacks(op.format) for op in gemms),
+        "vector_rows": not few,
+        "vector_expert_tokens": not any(op.experts for op in few),
+        "vector": all(kernels.unpacks_fast(op.format) for op in few),
+        "fast_vector": not any(kernels.unpacks_fast(op.format) for op in few),
+        "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None),
+        "quantized": not any(
+            rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
+        ),
+        "scan_flops_per_byte": not any(op.name == SCAN for op in gemms),
+        "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
+        "half_length": bool(kernels.rules.score_bytes)
+        and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
+    }
+
+
+def constant_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures that stand in Python, not in a profile, each once."""
+    yield from dict(constant for op in part.ops for constant in part.rates.constants(op)).items()
