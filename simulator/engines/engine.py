@@ -249,9 +249,8 @@ class Engine(Profile):
         for rule in getattr(self, setting):
             if rule.holds(hardware, tp):
                 return int(rule.value)
-        raise ProfileError(
-            f"{self.engine} {setting}", f"no default covers {hardware.name}", "Add a rule without conditions"
-        )
+        because = f"no default covers {hardware.name}"
+        raise ProfileError(f"{self.engine} {setting}", because, "Add a rule without conditions")
 
 
 @cache

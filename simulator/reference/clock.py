@@ -6,7 +6,7 @@ from typing import Protocol
 
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import State
-from simulator.simulation.engine_loop import step_seconds
+from simulator.simulation.step_seconds import step_seconds
 
 Work = Callable[[], None]
 

@@ -27,6 +27,7 @@ from simulator.scheduler.state import (
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.run_size import refuse_oversized
+from simulator.simulation.step_seconds import step_seconds
 from simulator.workloads.workload import Requests
 
 STEP = np.dtype(
@@ -91,108 +92,6 @@ class Run:
     def seen_s(self) -> float:
         """When the last token was seen: the end of the last step, or later where a front end streams it."""
         return max(self.end_s, float(np.nanmax(self.finished_s, initial=0.0)))
-
-
-@compiled
-def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
-    """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
-    book, worked_s = s.book[0], _decode_seconds(s, table)
-    first_s = s.limits.first_call_s if book.shown_s == 0.0 else 0.0  # no step has ended
-    decoded = book.decoding * book.decode_now * (1 + s.limits.draft_tokens)
-    alone_s = _launched_decodes(s, table, decoded, worked_s)
-    if book.prompt_tokens == 0:
-        return alone_s + first_s, 0.0
-    worked_s += _prompt_seconds(s, table)
-    if decoded + book.prompt_tokens <= s.limits.graph_tokens:
-        seconds = max(worked_s + table.gaps_s, table.least_s, table.prompt_pieces_s) + first_s
-    else:
-        seconds = max(worked_s, table.least_s, table.prompt_least_s) + first_s
-    return seconds, seconds - (alone_s if book.decode_now > 0 else 0.0)
-
-
-@compiled
-def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) -> float:
-    """Return how long a step of decodes alone takes, by what launches it: one graph, graphs in pieces, or the host.
-
-    Of several steps that are decided at once (rule Y) each is launched.
-    """
-    passes = s.limits.num_scheduler_steps
-    tokens //= passes
-    least_s = table.least_s * passes
-    if tokens <= s.limits.decode_graph_tokens:
-        return max(worked_s, least_s)
-    if tokens <= s.limits.decode_pieces_tokens:
-        return max(worked_s + table.gaps_s * passes, least_s, table.decode_pieces_s * passes)
-    return max(worked_s, least_s, table.decode_least_s * passes)
-
-
-@compiled
-def _decode_seconds(s: State, table: StepTable) -> float:
-    """Return how long the scheduled step would take without its prompts, 0 where nothing decodes."""
-    book, drafts = s.book[0], s.limits.draft_tokens
-    if book.decode_now == 0:
-        return 0.0
-    if s.limits.num_scheduler_steps > 1:
-        return _steps_at_once_seconds(s, table)
-    ahead = book.tick + 1 + drafts
-    reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
-    if s.limits.window > 0:
-        closed = book.decoding - book.open_reads
-        windowed = book.open_base_sum + book.open_reads * ahead + closed * (s.limits.window + drafts)
-    alone = table.token_s[new] + _look_up(table.logit_s, new)
-    if drafts > 0:
-        alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
-    mean, seen = reads / book.decoding, windowed / book.decoding
-    alone += max(table.slopes[0] * reads, table.lone_s[0] * mean)
-    return alone + max(table.slopes[1] * windowed, table.lone_s[1] * seen)
-
-
-@compiled
-def _steps_at_once_seconds(s: State, table: StepTable) -> float:
-    """Return how long several decode steps take that the host prepares once, none of which ends before the last.
-
-    Rule Y: each reads one token of every sequence more than the one before it.
-    """
-    book, count = s.book[0], s.limits.num_scheduler_steps
-    later, windowed = (count - 1) / 2, 0.0  # tokens that a sequence has more on average than in the first of them
-    reads = book.base_sum + book.decoding * (book.tick + 1 + later)
-    if s.limits.window > 0:
-        closed = book.decoding - book.open_reads
-        windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
-        windowed += book.decoding * later
-    each_s = table.token_s[book.decoding] + _look_up(table.logit_s, book.decoding)
-    each_s += max(table.slopes[0] * reads, table.lone_s[0] * reads / book.decoding)
-    each_s += max(table.slopes[1] * windowed, table.lone_s[1] * windowed / book.decoding)
-    host_s = table.host_s[0] + table.host_s[1] * book.decoding + table.host_s[2] * reads
-    return count * each_s - (count - 1) * host_s
-
-
-@compiled
-def _prompt_seconds(s: State, table: StepTable) -> float:
-    """Return the work of the scheduled prompts beside the decodes: more tokens, more logits, attention over them."""
-    book = s.book[0]
-    decodes = book.decoding * book.decode_now
-    new = decodes * (1 + s.limits.draft_tokens)
-    added = _look_up(table.token_s, new + book.prompt_tokens)
-    added += _look_up(table.logit_s, new + book.scheduled - decodes)
-    if decodes > 0:
-        added -= table.token_s[new] + _look_up(table.logit_s, new)
-    added = (
-        added
-        + table.slopes[2] * book.prompt_tokens
-        + table.slopes[3] * book.prompt_pairs
-        + table.slopes[4] * book.prompt_pairs_windowed
-    )
-    return added + table.loaded_s * book.loaded_tokens if book.loaded_tokens > 0 else added
-
-
-@compiled
-def _look_up(seconds: Floats, count: int) -> float:
-    """Look up, and go on with the last slope: a static batch has more tokens, drafts more logits than are tabulated."""
-    last = len(seconds) - 1
-    if count <= last:
-        return seconds[count]
-    return seconds[last] + (count - last) * (seconds[last] - seconds[last - 1])
 
 
 @inlined

@@ -13,7 +13,7 @@ from simulator.scheduler.state import NOBODY, State, view
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.autoscaler import control, next_check_s, ready_or_starting, start_lowest
 from simulator.simulation.clients import conclude, send, sweep, time_out
-from simulator.simulation.engine_loop import STEP, note, step_seconds
+from simulator.simulation.engine_loop import STEP, note
 from simulator.simulation.fleet_state import (
     FleetState,
     append,
@@ -27,6 +27,7 @@ from simulator.simulation.fleet_state import (
     take_out,
 )
 from simulator.simulation.routers import choose
+from simulator.simulation.step_seconds import step_seconds
 
 Tables = tuple[StepTable, StepTable]  # of the pool that requests come to, and of the one that decodes for it
 FLEET_STEP = np.dtype([*STEP.descr, ("work_s", np.float64), ("replica", np.int32)])

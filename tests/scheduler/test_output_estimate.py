@@ -14,7 +14,8 @@ from simulator.engines.engine import load_engine
 from simulator.scheduler import state
 from simulator.scheduler.state import SchedulerLimits
 from simulator.simulation import scheduler_limits
-from simulator.simulation.engine_loop import begin, end, opening, simulate, step_seconds
+from simulator.simulation.engine_loop import begin, end, opening, simulate
+from simulator.simulation.step_seconds import step_seconds
 from simulator.workloads.workload import Requests
 from tests.support.hand_made import TABLE
 

@@ -16,8 +16,9 @@ from simulator.errors import WorkloadError
 from simulator.models import operations
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import POLICIES, SchedulerLimits
-from simulator.simulation.engine_loop import Run, begin, end, opening, simulate, step_seconds
+from simulator.simulation.engine_loop import Run, begin, end, opening, simulate
 from simulator.simulation.fleet_run import FleetRun
+from simulator.simulation.step_seconds import step_seconds
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
 from tests.oracle.engine import (
