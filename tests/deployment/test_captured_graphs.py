@@ -13,6 +13,9 @@ from simulator.deployment.speculation import NGRAM, Speculation
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.step_model import EVERY_STEP, Launches
+from simulator.simulation.engine_loop import simulate
+from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.workload import Requests
 
 
 def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: Settings = Settings(), **degrees: int):
@@ -210,3 +213,19 @@ def test_a_table_has_what_fills_up_a_graph_and_what_the_host_launches():
             found_s = max(whole.seconds(decodes) + table.filling_s[sequences], table.ungraphed_s[sequences])
             assert found_s == pytest.approx(float(model.seconds(decodes)), rel=1e-9)
     assert np.size(replace(model, batch_sizes=()).table(512, 300).filling_s) == 1
+
+
+def last_step_s(of: Deployment, sequences: int) -> float:
+    """The last step of so many prompts of 16 tokens with 8 outputs each, all there at once."""
+    lengths = np.full(sequences, 16), np.full(sequences, 8)
+    requests = Requests(np.zeros(sequences), *lengths)
+    return float(simulate(limits(of, requests), of.step_table(), requests).steps.seconds[-1])
+
+
+def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
+    plain, padded, whole = (trtllm(*given) for given in ((), PADDED, ("graph_max_batch_size=0",)))
+    assert last_step_s(plain, 32) == last_step_s(whole, 32)
+    assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decode_least_s)
+    assert last_step_s(padded, 40) == last_step_s(whole, 40)
+    added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
+    assert added_s == pytest.approx(float(padded.step_table().filling_s[100])) and added_s > 0
