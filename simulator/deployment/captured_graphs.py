@@ -80,6 +80,23 @@ class CapturedGraphs:
         return tuple(int(size) * self.layout.dp for size in sizes)
 
     @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Tokens of the steps of decodes alone that TensorRT-LLM captures, one by one; () where no sizes are listed.
+
+        With padding a larger size than any batch gives way to the largest batch: _filter_cuda_graph_batch_sizes of
+        _torch/pyexecutor/model_engine.py (read 2026-11-27). Sizes are of each rank and of each stage.
+        """
+        engine, each, layout = self.engine, 1 + self.draft_tokens, self.layout
+        listed = engine.graph_batch_sizes or trtllm_batch_sizes(engine.graph_max_batch_size, engine.graph_padding)
+        if not self._on_gpus:
+            return ()
+        most = min(max(self.max_num_seqs // (layout.dp * layout.pp), 1), max(self.max_num_batched_tokens // each, 1))
+        kept = [size for size in listed if size <= most]
+        if engine.graph_padding and len(kept) < len(listed) and kept[-1:] != [most]:
+            kept.append(most)
+        return tuple(size * each * layout.dp for size in kept)
+
+    @property
     def _on_gpus(self) -> bool:
         """Whether the engine captures any graph there (support_static_graph_mode of vllm/platforms)."""
         return self.hardware.vendor in ("NVIDIA", "AMD") and self.hardware.device_class != "cpu"
@@ -116,6 +133,19 @@ def capture_sizes(most: int, each: int = 1) -> Ints:
     sizes = np.concatenate([[1, 2, 4], np.arange(8, WIDE, 8), np.arange(WIDE, max(most, WIDE) + 1, 16)])
     rounded = np.unique(-(-sizes[sizes <= most] // each) * each)
     return np.asarray(rounded[rounded <= most], np.int64)
+
+
+def trtllm_batch_sizes(most: int, padding: bool) -> tuple[int, ...]:
+    """Return the sequences of TensorRT-LLM's captured graphs where cuda_graph_config has a max_batch_size alone.
+
+    CudaGraphConfig._generate_cuda_graph_batch_sizes of llmapi/llm_args.py, 1.0 to 1.3.0rc (read 2026-11-27).
+
+    >>> trtllm_batch_sizes(20, padding=True), trtllm_batch_sizes(600, padding=False)[30:]
+    ((1, 2, 4, 8, 16, 20), (31, 32, 64, 128, 256, 512, 600))
+    """
+    few = [1, 2, 4, *range(8, 129, 8)] if padding else [*range(1, 33), 64, 128]
+    powers = [2**power for power in range(8, max(most, 1).bit_length())]
+    return tuple(sorted({size for size in (*few, *powers) if size <= most} | ({most} if most else set())))
 
 
 def has_trtllm_experts(model: Model, hardware: Hardware, layout: Layout) -> bool:

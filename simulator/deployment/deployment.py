@@ -290,6 +290,8 @@ class Deployment:
             decode_graph_tokens=self.graphs.decode_tokens,
             decode_pieces_tokens=self.graphs.decode_pieces_tokens,
             routed_sizes=() if light else self.graphs.routed_sizes,
+            batch_sizes=() if light else self.graphs.batch_sizes,
+            graph_padding=engine.graph_padding,
         )
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:

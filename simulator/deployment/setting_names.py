@@ -24,6 +24,7 @@ SWITCHES = (
     "chunked_prefill",
     "every_expert",
     "flash_attention",
+    "graph_padding",
     "graph_pieces",
     "prefix_caching",
     "quick_reduce",
@@ -46,16 +47,17 @@ ONE_OR_MORE = (
 )
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq", "decode_graph_tokens"),
-    *("bucket_size", "drift_tokens", "gathered_steps", "least_waiting", "prompt_interval"),
+    *("graph_max_batch_size", "bucket_size", "drift_tokens", "gathered_steps", "least_waiting", "prompt_interval"),
 )
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
+SIZES = ("graph_batch_sizes",)  # whole numbers with "+" between: a comma is between the values of a sweep
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads")  # fields of Settings
 FRACTIONS = ("memory_fraction", "least_free_share")
 SECONDS = ("batch_wait_s", "first_call_s")
 # Sizes of the whole KV cache: its blocks with vLLM's null block, the tokens of all blocks, the tokens of all slots
 CACHE_SIZES = ("num_gpu_blocks_override", "cache_tokens", "total_context")
-OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, "batch_wait_s", "least_free_share")  # fields of an engine's preset
-OURS = (*SWITCHES, *OF_REQUESTS, *OF_START, *CHOICES, *COUNTS, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
+OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, *SIZES, "batch_wait_s", "least_free_share")  # fields of an engine's preset
+OURS = (*SWITCHES, *OF_REQUESTS, *OF_START, *CHOICES, *COUNTS, *SIZES, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -168,6 +170,13 @@ def _parsed(name: str, value: str, text: str) -> Any:
         return value
     if name in (*SECONDS, *FRACTIONS):
         return _quantity(name, value, text)
+    if name in SIZES:
+        return tuple(sorted({_count(name, each.strip(), text) for each in value.split("+")}))
+    return _count(name, value, text)
+
+
+def _count(name: str, value: str, text: str) -> int:
+    """Return a whole number that a setting may have."""
     least = 0 if name in NO_LIMIT else 1
     digits = value.replace("_", "")
     if not digits.isdecimal() or in_range(float(digits), f"--set {name}", MOST_WHOLE) < least:

@@ -163,6 +163,9 @@ class Engine(Profile):
     graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): CapturedGraphs
     decode_graph_tokens: Annotated[int, Field(ge=0)] | None = None  # of a step of decodes alone that one graph launches
     decode_graph_seqs: tuple[Default, ...] = ()  # the same in sequences of a rank, by device, where it is not given
+    graph_batch_sizes: tuple[int, ...] = ()  # sequences of a rank whose decodes one graph launches, and no others,
+    graph_max_batch_size: Annotated[int, Field(ge=0)] = 0  # or those that TensorRT-LLM lists up to here; 0: it does not
+    graph_padding: bool = False  # dummy requests fill a step of decodes up to the next of them (enable_padding)
     captures_max_num_seqs: bool = False  # and one of max_num_seqs, though it be none of the usual sizes
     routes_padding: bool = False  # rows that fill a step up to the size of its graph choose experts, too
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)

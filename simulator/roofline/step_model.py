@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.arrays import Floats
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
@@ -23,12 +24,14 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it (`Launches`), token_s[T] + logit_s[n] + draft_s[decodes]
     + slopes . attention counts + loaded_s x tokens from the host + gaps_s where graphs in pieces launch it), of a step
-    of T new tokens and n logits. Reads of the cache take no less than `lone_s` for each token that a decoding sequence
-    reads on average.
+    of T new tokens and n logits; of decodes alone also filling_s[T], and no less than ungraphed_s[T]. Reads of the
+    cache take no less than `lone_s` for each token that a decoding sequence reads on average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
-    host takes: per step, per sequence and per cached token (Overheads.host_s). The rest as in `Launches`.
+    host takes: per step, per sequence and per cached token (Overheads.host_s). `filling_s`, `ungraphed_s`: by tokens of
+    decodes alone, what rows take that fill a step up to a captured size, and the host where none is captured; one
+    element where sizes are not listed. The rest as in `Launches`.
     """
 
     token_s: Floats
@@ -44,6 +47,8 @@ class StepTable(NamedTuple):
     prompt_pieces_s: float = 0.0
     decode_pieces_s: float = 0.0
     gaps_s: float = 0.0
+    filling_s: Floats = np.zeros(1)
+    ungraphed_s: Floats = np.zeros(1)
 
 
 class Launches(NamedTuple):
@@ -92,6 +97,8 @@ class StepModel:
     decode_graph_tokens: int = EVERY_STEP  # of a step of decodes alone that one captured graph launches, at most
     decode_pieces_tokens: int = 0  # and that graphs in pieces launch
     routed_sizes: tuple[int, ...] = ()  # tokens to which steps are filled up, with rows that choose experts, too
+    batch_sizes: tuple[int, ...] = ()  # tokens of the steps of decodes alone that graphs launch, and no others
+    graph_padding: bool = False  # to the next of which steps are filled up, with rows that are computed as all others
     num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule Y of docs/serving-rules.md)
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
@@ -110,7 +117,8 @@ class StepModel:
 
         `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
         """
-        costs = [*(self._cost(op, counts) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
+        computed = self._computed(counts)
+        costs = [*(self._cost(op, computed) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
         gaps_s, least_s = self._launched(counts)
         at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
         host_s = (0.0 if self.light else self.overheads.host_s(counts) / at_once) + gaps_s * counts.steps
@@ -121,7 +129,8 @@ class StepModel:
     def _launched(self, counts: Counts) -> tuple[Array, Array]:
         """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
         own, prompts = self.launches, np.greater(counts.prefill_tokens, 0)
-        whole = ~prompts & np.less_equal(counts.tokens, self.decode_graph_tokens)
+        captured = np.less_equal(counts.tokens, self.decode_graph_tokens) & self._is_captured(counts.tokens)
+        whole = ~prompts & captured
         in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.graph_tokens, self.decode_pieces_tokens))
         pieces_s = np.where(prompts, own.prompt_pieces_s, own.decode_pieces_s)
         least_s = np.where(in_pieces, pieces_s, np.where(prompts, own.prompt_least_s, own.decode_least_s))
@@ -131,7 +140,7 @@ class StepModel:
         """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
         cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
         if op.experts is not None and self.routed_sizes:
-            counts = counts._replace(tokens=self._filled_up(counts.tokens))
+            counts = counts._replace(tokens=_filled_up(counts.tokens, self.routed_sizes))
         size = self.micro_batch_tokens
         by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
         if not size or not by_token or np.max(counts.tokens) <= size:
@@ -141,11 +150,30 @@ class StepModel:
         last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
         return one.map(lambda each, left: full * each + left, last)
 
-    def _filled_up(self, tokens: Array) -> Array:
-        """Return tokens rounded up to the next of `routed_sizes`; as they are where there are none, or no larger."""
-        sizes = np.array([*self.routed_sizes, np.inf])
-        above = sizes[np.searchsorted(sizes, tokens)]
-        return np.where((np.asarray(tokens) > 0) & (above < np.inf), above, tokens)
+    def _computed(self, counts: Counts) -> Counts:
+        """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""
+        if not self.graph_padding or not self.batch_sizes:
+            return counts
+        prompts = np.greater(counts.prefill_tokens, 0)
+        filled = np.where(prompts, counts.tokens, _filled_up(counts.tokens, self.batch_sizes))
+        return counts._replace(tokens=filled, logits=counts.logits + filled - counts.tokens)
+
+    def _is_captured(self, tokens: Array) -> npt.NDArray[np.bool_]:
+        """Whether one graph launches decodes of so many tokens, filled up; always where no sizes are listed."""
+        if not self.batch_sizes:
+            return np.ones(np.shape(tokens), np.bool_)
+        return np.isin(_filled_up(tokens, self.batch_sizes) if self.graph_padding else tokens, self.batch_sizes)
+
+    def _by_decodes(self, tokens: Floats) -> tuple[Floats, Floats]:
+        """Return `filling_s` and `ungraphed_s` of a table, by tokens of decodes alone."""
+        if not self.batch_sizes:
+            return np.zeros(1), np.zeros(1)
+        decodes = Counts(steps=1.0, tokens=tokens, logits=tokens)
+        filled = self._computed(decodes)
+        added = (self._cost(op, filled).seconds - self._cost(op, decodes).seconds for op in self.ops)
+        filling_s = np.maximum(sum(added, start=np.zeros_like(tokens)), 0.0)
+        ungraphed_s = np.where(self._is_captured(tokens), 0.0, self.launches.decode_least_s)
+        return filling_s, ungraphed_s
 
     def _drafting(self, op: Op, counts: Counts) -> Cost:
         """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
@@ -178,6 +206,7 @@ class StepModel:
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
         slopes = np.broadcast_to(self._only(self.ops).seconds(ONES), len(SLOPES) + 1)
+        filling_s, ungraphed_s = self._by_decodes(logits)
         return StepTable(
             np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
@@ -188,6 +217,8 @@ class StepModel:
             lone_s=self._lone_s(),
             host_s=np.zeros(3) if self.light else self.overheads.each_s,
             **self.launches._asdict(),
+            filling_s=filling_s,
+            ungraphed_s=ungraphed_s,
         )
 
     def _lone_s(self) -> Floats:
@@ -217,7 +248,7 @@ class StepModel:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, launches=NO_LAUNCHES)
+        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, launches=NO_LAUNCHES, batch_sizes=())
         return replace(bare, num_scheduler_steps=1, seconds_alone=True)
 
 
@@ -225,6 +256,13 @@ def _reads(sequences: float) -> Iterator[Counts]:
     """Yield a step of so many decoding sequences that read READ_TOKENS cached tokens, of each kind of layer."""
     for name in SLOPES[:2]:
         yield Counts(steps=1.0, tokens=sequences)._replace(**{name: READ_TOKENS})
+
+
+def _filled_up(tokens: Array, listed: tuple[int, ...]) -> Array:
+    """Return tokens rounded up to the next of the sizes; as they are where there are none, or no larger."""
+    sizes = np.array([*listed, np.inf])
+    above = sizes[np.searchsorted(sizes, tokens)]
+    return np.where((np.asarray(tokens) > 0) & (above < np.inf), above, tokens)
 
 
 def is_of_logits(op: Op) -> bool:

@@ -32,6 +32,9 @@ def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) 
     passes = s.limits.num_scheduler_steps
     tokens //= passes
     least_s = table.least_s * passes
+    if len(table.filling_s) > 1:
+        at = min(tokens, len(table.filling_s) - 1)
+        return max(worked_s + table.filling_s[at] * passes, least_s, table.ungraphed_s[at] * passes)
     if tokens <= s.limits.decode_graph_tokens:
         return max(worked_s, least_s)
     if tokens <= s.limits.decode_pieces_tokens:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from simulator.deployment.captured_graphs import capture_sizes
@@ -12,6 +13,9 @@ from simulator.deployment.speculation import NGRAM, Speculation
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.step_model import EVERY_STEP, Launches
+from simulator.simulation.engine_loop import simulate
+from simulator.simulation.scheduler_limits import limits
+from simulator.workloads.workload import Requests
 
 
 def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: Settings = Settings(), **degrees: int):
@@ -151,3 +155,77 @@ def test_sglang_launches_more_decodes_than_it_captured_one_by_one():
     assert model.seconds(more) == model.launches.decode_least_s
     given = Settings(changes=("decode_graph_tokens=32",))
     assert asked("llama-3.1-8b", "rtx-5090", given=given).step_model().seconds(more) < model.launches.decode_least_s
+
+
+def trtllm(*changes: str, model: str = "llama-3.1-8b", seqs: int | None = None, **degrees: int) -> Deployment:
+    given = Settings(max_num_seqs=seqs, changes=changes)
+    return asked(model, engine="tensorrt-llm", given=given, **degrees)
+
+
+PADDED = ("cuda_graph_config.enable_padding=true",)
+LISTED = (*PADDED, "cuda_graph_config.batch_sizes=1+64+128+256+384+512+1024")
+
+
+@pytest.mark.parametrize(
+    ("given", "seqs", "degrees", "sizes"),
+    [
+        ((), None, {}, (*range(1, 33), 64, 128)),
+        (PADDED, None, {}, (1, 2, 4, *range(8, 129, 8))),
+        ((*PADDED, "cuda_graph_config.max_batch_size=1000"), None, {}, (1, 2, 4, *range(8, 129, 8), 256, 512, 1000)),
+        (LISTED, 400, {}, (1, 64, 128, 256, 384, 400)),
+        (LISTED, 384, {}, (1, 64, 128, 256, 384)),
+        (("graph_batch_sizes=64+128",), 100, {}, (64,)),
+        (LISTED, 400, {"pp": 2}, (1, 64, 128, 200)),
+        (("graph_max_batch_size=0",), None, {}, ()),
+    ],
+    ids=["default", "padding", "more", "largest batch", "as listed", "no padding", "stages", "every size"],
+)
+def test_tensorrt_llm_captures_single_batch_sizes(given, seqs, degrees, sizes):
+    assert trtllm(*given, seqs=seqs, **degrees).graphs.batch_sizes == sizes
+
+
+def test_sizes_are_of_each_data_parallel_rank():
+    found = trtllm(*LISTED, model="qwen3-30b-a3b", seqs=400, dp=4, ep=4).graphs.batch_sizes
+    assert found == tuple(4 * size for size in (1, 64, 128, 256, 384, 400))
+
+
+def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next_size():
+    plain, padded = (trtllm(*given).step_model() for given in ((), PADDED))
+    whole = replace(plain, batch_sizes=())
+    for sequences in (32.0, 40.0, 100.0, 128.0, 200.0):
+        decodes = Counts(steps=1.0, tokens=sequences, logits=sequences)
+        work_s, launch_s = whole.seconds(decodes), plain.launches.decode_least_s
+        assert plain.seconds(decodes) == (work_s if sequences in (32, 128) else max(work_s, launch_s))
+        assert padded.seconds(decodes) == pytest.approx(max(work_s, launch_s)) if sequences > 128 else True
+    hundred, next_size = (Counts(steps=1.0, tokens=n, logits=n) for n in (100.0, 104.0))
+    idle_s = 4 * float(padded.overheads.sequence_s)  # dummy requests are none to the host
+    assert padded.seconds(hundred) == pytest.approx(whole.seconds(next_size) - idle_s)
+    prompts = hundred._replace(prefill_tokens=50.0)
+    assert padded.seconds(prompts) == whole.seconds(prompts)
+
+
+def test_a_table_has_what_fills_up_a_graph_and_what_the_host_launches():
+    for given in ((), PADDED, LISTED):
+        model = trtllm(*given, seqs=300).step_model()
+        table, whole = model.table(512, 300), replace(model, batch_sizes=(), launches=Launches())
+        for sequences in (8, 33, 100, 290, 300):
+            decodes = Counts(steps=1.0, tokens=float(sequences), logits=float(sequences))
+            found_s = max(whole.seconds(decodes) + table.filling_s[sequences], table.ungraphed_s[sequences])
+            assert found_s == pytest.approx(float(model.seconds(decodes)), rel=1e-9)
+    assert np.size(replace(model, batch_sizes=()).table(512, 300).filling_s) == 1
+
+
+def last_step_s(of: Deployment, sequences: int) -> float:
+    """The last step of so many prompts of 16 tokens with 8 outputs each, all there at once."""
+    lengths = np.full(sequences, 16), np.full(sequences, 8)
+    requests = Requests(np.zeros(sequences), *lengths)
+    return float(simulate(limits(of, requests), of.step_table(), requests).steps.seconds[-1])
+
+
+def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
+    plain, padded, whole = (trtllm(*given) for given in ((), PADDED, ("graph_max_batch_size=0",)))
+    assert last_step_s(plain, 32) == last_step_s(whole, 32)
+    assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decode_least_s)
+    assert last_step_s(padded, 40) == last_step_s(whole, 40)
+    added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
+    assert added_s == pytest.approx(float(padded.step_table().filling_s[100])) and added_s > 0

@@ -14,6 +14,7 @@ LARGER_GRAPHS: dict[str, object] = {
 }
 MOST_TP = 8  # of its scripts for one engine; those for several nodes split prompts from decodes
 STREAM_INTERVAL, GPT_OSS_STREAM_INTERVAL = 10, 20  # stream_interval of TensorRT-LLM: {70b,dsr1}_*_trt_*.sh; gptoss_*
+TRTLLM_GRAPHS, DENSE_TRTLLM_GRAPHS = 512, 1024  # cuda_graph_config.max_batch_size: dsr1_fp4_b200_trt_*.sh; 70b_*_trt_*
 BLACKWELL_SEQS = 512  # max-num-seqs of 70b_fp{4,8}_b200_docker.sh and gptoss_fp4_b200*.sh
 
 
@@ -50,8 +51,9 @@ class InferenceMax(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """TensorRT-LLM streams ten tokens at once."""
-        return {"stream_interval": STREAM_INTERVAL} if self.is_tensorrt else {}
+        """TensorRT-LLM streams ten tokens at once, and fills up its graphs, as in all its scripts (enable_padding)."""
+        graphs = {"graph_max_batch_size": TRTLLM_GRAPHS, "graph_padding": True}
+        return {"stream_interval": STREAM_INTERVAL, **graphs} if self.is_tensorrt else {}
 
     @property
     def carries_fp8_cache(self) -> bool | None:
@@ -90,7 +92,7 @@ class DenseScripts(InferenceMax):
         70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD.
         """
         if self.is_tensorrt:
-            return {"chunked_prefill": False} | super().rules
+            return {"chunked_prefill": False} | super().rules | {"graph_max_batch_size": DENSE_TRTLLM_GRAPHS}
         if self.is_amd:
             is_fp4 = "fp4" in self.setup.weight_dtype
             return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
@@ -125,10 +127,12 @@ class GptOssScripts(InferenceMax):
     def rules(self) -> dict[str, object]:
         """Whole prompts in TensorRT-LLM, 20 tokens streamed at once; larger CUDA graphs on NVIDIA; 4-bit sums on AMD.
 
+        TensorRT-LLM's graphs end at $CONC sequences (cuda_graph_config.max_batch_size of gptoss_fp4_*_trt*.sh).
         VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
         """
         if self.is_tensorrt:
-            return {"chunked_prefill": False, "stream_interval": GPT_OSS_STREAM_INTERVAL}
+            own = {"stream_interval": GPT_OSS_STREAM_INTERVAL, "graph_max_batch_size": self.setup.concurrency}
+            return {"chunked_prefill": False} | super().rules | own
         if self.is_amd:
             return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
         return LARGER_GRAPHS if self.is_vllm else {}

@@ -15,6 +15,8 @@ BENCH_REQUESTS = {  # of trtllm-bench, by (input, output): perf-overview.md of v
     **dict.fromkeys(((20_000, 2000), (32_768, 1024), (1024, 32_768)), 1_000),
     (128, 128): 30_000,
 }
+# cuda_graph_config.batch_sizes of llm_options.yml with enable_padding: perf-overview.md of v1.0 and v1.2 (and v0.21)
+BENCH_GRAPHS = "1+2+4+8+16+32+64+128+256+384+512+1024+2048+4096+8192"
 BENCH_SEQS, BENCH_TOKENS = 4_096, 32_768  # caps of trtllm-bench
 DEFAULT_SEQS, DEFAULT_TOKENS = 2_048, 8_192  # of BuildConfig, where trtllm-bench does not tune
 DEFAULT_FRACTION = 0.9  # of trtllm-bench
@@ -66,6 +68,12 @@ class TrtllmOffline(Recipe):
 
 class TrtllmBench(TrtllmOffline):
     """A run of trtllm-bench (v0.15 and later)."""
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """Graphs of the listed sizes, filled up, of the PyTorch engine; the C++ engine had none."""
+        is_cpp = self.setup.engine_version.startswith("0.")
+        return {} if is_cpp else {"graph_batch_sizes": BENCH_GRAPHS, "graph_padding": True}
 
     @property
     def fp8_dtype(self) -> str:
