@@ -38,14 +38,15 @@ DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "inte
 
 
 class Gemm(Strict):
-    """Soft roofline of a GEMM: t = ((F/(c P))^p + (B/(m W))^p)^(1/p) + t0; no exponent means the plain maximum.
+    """Soft roofline of a GEMM: t = ((F/(c P))^p + (B/(m W) + s K)^p)^(1/p) + t0; no exponent means the plain maximum.
 
     F: FLOPs, P: dense peak FLOP/s, c: compute_fraction, B: bytes moved, W: memory_bytes_per_s, m: memory_fraction, t0:
     launch_s. `panel_bytes_per_s`, r: kernels that give 128 (gemm.PANEL) of the N columns of weights to one
     multiprocessor, whole, read them no faster: the memory time is at least B_w (128 / N) / r, of B_w bytes of weights.
     None: inputs are split, too, or all columns keep all multiprocessors busy. `least_rows`: a dense GEMM of fewer takes
     as long to multiply as one of so many, where tensor cores multiply whole tiles of them and are slow beside the
-    memory; `least_unpacked_rows`: one whose weights are unpacked to the type.
+    memory; `least_unpacked_rows`: one whose weights are unpacked to the type. `input_s`, s: a tile's loop over the K
+    inputs of a dense GEMM, which its memory time does not hide; None: it does, or the loop is not known.
     """
 
     compute_fraction: Fraction
@@ -55,6 +56,7 @@ class Gemm(Strict):
     panel_bytes_per_s: BytesPerS | None = None
     least_rows: Positive | None = None
     least_unpacked_rows: Positive | None = None
+    input_s: Seconds | None = None
 
 
 class DecodeAttention(Strict):
@@ -90,6 +92,7 @@ class Achievable(Strict):
     """
 
     gemm: dict[PeakName, Gemm] = {}
+    experts: dict[PeakName, Gemm] = {}  # of routed experts, where their kernels are others than those of `gemm`
     wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.waves_s)
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
@@ -103,6 +106,7 @@ class Achievable(Strict):
         """Fill what is missing here from a more general set."""
         return Achievable(
             gemm={**other.gemm, **self.gemm},
+            experts={name: each for name, each in other.experts.items() if name not in self.gemm} | self.experts,
             wave_fraction=self.wave_fraction or other.wave_fraction,
             decode_attention=self.decode_attention or other.decode_attention,
             prefill_attention=self.prefill_attention or other.prefill_attention,
@@ -112,6 +116,10 @@ class Achievable(Strict):
             all_reduce=self.all_reduce or other.all_reduce,
             ring_all_reduce=self.ring_all_reduce,
         )
+
+    def gemm_of(self, name: PeakName, *, experts: bool) -> Gemm | None:
+        """Return the rates of a GEMM that is multiplied in a type, dense or of routed experts; None: not known."""
+        return (self.experts.get(name) if experts else None) or self.gemm.get(name)
 
     @property
     def best_memory_fraction(self) -> Fraction:

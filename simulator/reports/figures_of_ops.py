@@ -60,14 +60,16 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of a device's profile that its ops rest on, with their dotted paths."""
     hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
-    multiplied = {rates.peak(op.format)[0]: None for op in ops if op.rate == "gemm"}  # in order, once each
+    gemms = ((rates.peak(op.format)[0], op.experts is not None) for op in ops if op.rate == "gemm")
+    multiplied = dict.fromkeys(gemms)  # in order, once each
     yield from own_figures(hardware, "memory_bytes_per_s")
     attended = [op for op in ops if op.rate.endswith("attention")]
     multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
     for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
         yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
-    for peak in multiplied:
-        yield from figures(hardware.achievable.gemm.get(peak), f"achievable.gemm.{peak}")
+    for peak, routed in multiplied:
+        kind = "experts" if routed and peak in hardware.achievable.experts else "gemm"
+        yield from figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)

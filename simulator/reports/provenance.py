@@ -186,7 +186,7 @@ def _key(figure: str) -> str:
     if names[0] == "kernels":
         return f"kernels.{names[2]}"
     if names[0] == "achievable":
-        return ".".join(names[1:3] if names[1] == "gemm" else names[1:2])
+        return ".".join(names[1:3] if names[1] in ("gemm", "experts") else names[1:2])
     return names[-1] if names[0] in ("memory", "overheads") else figure
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.hardware.hardware import Gemm
+from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Op
 from simulator.profile import Figure, Source
 
@@ -50,7 +51,8 @@ class AchievedGemm(NamedTuple):
     """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum.
 
     `panel_s`: seconds of a panel; `least_rows`: as many are multiplied, whatever it has (hardware.Gemm); `tile_s`:
-    seconds of its smallest tiles; `wave`: share of the peak in a wave, 0: it is not known (Achievable.wave_fraction).
+    seconds of its smallest tiles; `wave`: share of the peak in a wave, 0: it is not known (Achievable.wave_fraction);
+    `loop_s`: seconds of a tile's loop over the inputs beside its memory time.
     """
 
     compute: float
@@ -61,6 +63,7 @@ class AchievedGemm(NamedTuple):
     least_rows: float = 0.0
     tile_s: float = 0.0
     wave: float = 0.0
+    loop_s: float = 0.0
 
 
 def exponent_of(gemm: Gemm, op: Op) -> float:
@@ -77,6 +80,13 @@ def panel_s(gemm: Gemm, op: Op) -> float:
     if not gemm.panel_bytes_per_s or not op.columns:
         return 0.0
     return op.weight_bytes * PANEL / op.columns / gemm.panel_bytes_per_s
+
+
+def input_loop_s(gemm: Gemm, op: Op) -> float:
+    """Return the seconds of a tile's loop over the inputs of a dense GEMM (hardware.Gemm.input_s); 0: not known."""
+    if not gemm.input_s or op.experts is not None or not op.columns:
+        return 0.0
+    return op.weight_bytes / number_format(op.format).size_bytes / op.columns * gemm.input_s
 
 
 def tile_s(rows: float, flops_per_s: float, multiprocessors: int, op: Op) -> float:

@@ -22,6 +22,7 @@ from simulator.roofline.gemm import (
     K_LOOP_EXPONENT,
     AchievedGemm,
     exponent_of,
+    input_loop_s,
     panel_s,
     row_padding,
     soft_maximum,
@@ -108,7 +109,7 @@ class Rates:
         return many._replace(seconds=many.seconds + moved_s).where(apart.holds, few)
 
     def _multiplied(self, op: Op, counts: Counts) -> Cost:
-        """T = ((F / (c P))^p + max(B / (m W), panels)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
+        """T = ((F / (c P))^p + (max(B / (m W), panels) + s K)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
 
         P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
         the busiest one is waited for; a tile of theirs loops over K (KernelRules.k_loop_s). Not less than its smallest
@@ -130,7 +131,8 @@ class Rates:
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
-        kernel_s = soft_maximum(compute_s, np.maximum(memory_s, gemm.panel_s * counts.steps), gemm.exponent)
+        read_s = np.maximum(memory_s, gemm.panel_s * counts.steps) + gemm.loop_s * counts.steps
+        kernel_s = soft_maximum(compute_s, read_s, gemm.exponent)
         if op.experts is not None and not self.light:
             k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
             kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
@@ -171,7 +173,7 @@ class Rates:
 
         Raises ProfileError where the profile has no rates for GEMMs in that type.
         """
-        gemm: Gemm | None = self.hardware.achievable.gemm.get(name)
+        gemm: Gemm | None = self.hardware.achievable.gemm_of(name, experts=op.experts is not None)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         fitted = self.kernels.fitted
@@ -185,7 +187,7 @@ class Rates:
         few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
         least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
         wave = float(self.hardware.achievable.wave_fraction or 0.0) if self.fills_tiles(op) else 0.0
-        rows = (least_rows, self._tile_s(op), wave)
+        rows = (least_rows, self._tile_s(op), wave, input_loop_s(gemm, op))
         return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), *rows)
 
     def _tile_s(self, op: Op) -> float:
@@ -212,7 +214,8 @@ class Rates:
             name = self.peak(op.format)[0]
             if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_MEMORY_FRACTION:
                 yield most
-            if name in rates.gemm and op.experts and (rates.gemm[name].exponent or math.inf) > EXPERTS_EXPONENT:
+            own = rates.gemm_of(name, experts=True) if op.experts else None
+            if own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
             if self.kernels.k_loop_s(op, self.hardware):
                 yield "exponent of experts' loop over K", K_LOOP_EXPONENT
