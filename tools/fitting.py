@@ -69,12 +69,7 @@ def is_balanced_host(row: Measurement) -> bool:
     return row.setup.source == "cloudrift-deplodock" and row.setup.replicas > 1
 
 
-def is_far_from_light(row: Measurement) -> bool:
-    """Whether a row is of H20 in Qwen's speed table: a stream reads 1.4 of 4 TB/s, and why is not known."""
-    return row.setup.source == "qwen3-speed-benchmark"
-
-
-UNSEEN_KINDS = (is_tail, is_rented_pair, is_balanced_host, is_far_from_light)
+UNSEEN_KINDS = (is_tail, is_rented_pair, is_balanced_host)
 
 
 @dataclass(frozen=True)

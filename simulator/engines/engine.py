@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from simulator.engines.defaults import Default
 from simulator.engines.kernel_rules import FormatName
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
@@ -14,7 +15,7 @@ from simulator.engines.platforms import Platform
 from simulator.engines.refused import refuse_known
 from simulator.engines.static_reserve import StaticReserve
 from simulator.errors import NotModelledError, ProfileError, nearest
-from simulator.hardware.hardware import DeviceClass, Hardware
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import Files
 from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, joined
 from simulator.profile_folders import names
@@ -35,28 +36,6 @@ NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="
 ALL_OF_IT = Figure(1.0, Source(text="nothing is known to change it", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
-
-
-class Default(Strict):
-    """A setting's default on the devices that the conditions name; the first that holds wins.
-
-    `tp_at_least`: devices of a replica without its stages, which share its layers or, by ranks, its sequences.
-    """
-
-    value: Whole
-    memory_at_least_bytes: Bytes | None = None
-    tp_at_least: Annotated[int, Field(ge=1)] = 1
-    device_classes: tuple[DeviceClass, ...] = ()
-    except_families: tuple[str, ...] = ()
-
-    def holds(self, hardware: Hardware, tp: int = 1) -> bool:
-        """Tell whether every condition holds for so many of a device."""
-        return (
-            hardware.memory_bytes >= (self.memory_at_least_bytes or 0)
-            and tp >= self.tp_at_least
-            and (not self.device_classes or hardware.device_class in self.device_classes)
-            and hardware.family not in self.except_families
-        )
 
 
 class MemoryRule(Strict):
