@@ -97,8 +97,16 @@ def _prompt_seconds(s: State, table: StepTable) -> float:
 
 @compiled
 def _look_up(seconds: Floats, count: int) -> float:
-    """Look up, and go on with the last slope: a static batch has more tokens, drafts more logits than are tabulated."""
+    """Look up, and go on beyond the last: a static batch has more tokens, drafts more logits than are tabulated."""
     last = len(seconds) - 1
     if count <= last:
         return seconds[count]
-    return seconds[last] + (count - last) * (seconds[last] - seconds[last - 1])
+    return seconds[last] + (count - last) * slope(seconds)
+
+
+@compiled
+def slope(seconds: Floats) -> float:
+    """Return the seconds of one more in large steps: the mean of the upper half, as tiles of GEMMs go up in steps."""
+    last = len(seconds) - 1
+    half = last // 2
+    return (seconds[last] - seconds[half]) / (last - half)
