@@ -17,6 +17,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import UNCACHED, Table
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
+from simulator.simulation.step_seconds import slope
 
 PARTS = {
     "network": "the round trip between client and server",
@@ -129,11 +130,11 @@ def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
 def saved_prefill_s(run: Run, table: StepTable) -> float:
     """Return the prefill seconds that the prefix cache saved, over all requests: h tokens per hit, not computed.
 
-    Each hit saves a h + b h + c h (h + 1) / 2 s, with a the last slope of `table.token_s` (one more token in a full
+    Each hit saves a h + b h + c h (h + 1) / 2 s, with a the slope of `table.token_s` (one more token in a full
     step) and b and c the slopes of prompt tokens and pairs. Loading from the host tier is not subtracted.
     """
     hit = run.hit_tokens.astype(np.float64)
-    per_token = float(table.token_s[-1] - table.token_s[-2]) + float(table.slopes[2])
+    per_token = slope(table.token_s) + float(table.slopes[2])
     full, windowed = prompt_pairs(hit), prompt_pairs(hit, run.limits.window or math.inf)
     return float(np.sum(per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed))
 

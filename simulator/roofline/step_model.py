@@ -22,16 +22,16 @@ from simulator.roofline.roofline import Rates
 class StepTable(NamedTuple):
     """A step model tabulated for the event loop, in seconds.
 
-    seconds = max(least_s, what the host takes to launch it (`Launches`), token_s[T] + logit_s[n] + draft_s[decodes]
-    + slopes . attention counts + loaded_s x tokens from the host + gaps_s where graphs in pieces launch it), of a step
-    of T new tokens and n logits; of decodes alone also filling_s[T], and no less than ungraphed_s[T]. Reads of the
-    cache take no less than `lone_s` for each token that a decoding sequence reads on average.
+    seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
+    attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
+    With prompts the host takes `prompt_pieces_s` up to as many tokens as graphs in pieces launch, which add `gaps_s`,
+    and `prompt_least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads
+    of the cache take no less than `lone_s` for each token that a decoding sequence reads on average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
-    host takes: per step, per sequence and per cached token (Overheads.host_s). `filling_s`, `ungraphed_s`: by tokens of
-    decodes alone, what rows take that fill a step up to a captured size, and the host where none is captured; one
-    element where sizes are not listed. The rest as in `Launches`.
+    host takes: per step, per sequence and per cached token (Overheads.host_s). `decode_launch_s`, `decode_graph_s`: by
+    tokens of decodes alone, of which the last stands for more. The rest as in `Launches`.
     """
 
     token_s: Floats
@@ -43,12 +43,10 @@ class StepTable(NamedTuple):
     prompt_least_s: float = 0.0
     lone_s: Floats = np.zeros(2)
     host_s: Floats = np.zeros(3)
-    decode_least_s: float = 0.0
     prompt_pieces_s: float = 0.0
-    decode_pieces_s: float = 0.0
     gaps_s: float = 0.0
-    filling_s: Floats = np.zeros(1)
-    ungraphed_s: Floats = np.zeros(1)
+    decode_launch_s: Floats = np.zeros(1)
+    decode_graph_s: Floats = np.zeros(1)
 
 
 class Launches(NamedTuple):
@@ -165,15 +163,18 @@ class StepModel:
         return np.isin(_filled_up(tokens, self.batch_sizes) if self.graph_padding else tokens, self.batch_sizes)
 
     def _by_decodes(self, tokens: Floats) -> tuple[Floats, Floats]:
-        """Return `filling_s` and `ungraphed_s` of a table, by tokens of decodes alone."""
-        if not self.batch_sizes:
-            return np.zeros(1), np.zeros(1)
-        decodes = Counts(steps=1.0, tokens=tokens, logits=tokens)
+        """Return `decode_launch_s` and `decode_graph_s` of a table: the host's seconds, and those that a graph adds.
+
+        A graph in pieces adds the device's gaps, rows that fill a step up to a captured size what they take.
+        """
+        decodes = Counts(steps=np.ones_like(tokens), tokens=tokens, logits=tokens)
+        gaps_s, launch_s = (np.asarray(each, np.float64) for each in self._launched(decodes))
+        if not self.graph_padding or not self.batch_sizes:
+            return launch_s, gaps_s
         filled = self._computed(decodes)
         added = (self._cost(op, filled).seconds - self._cost(op, decodes).seconds for op in self.ops)
-        filling_s = np.maximum(sum(added, start=np.zeros_like(tokens)), 0.0)
-        ungraphed_s = np.where(self._is_captured(tokens), 0.0, self.launches.decode_least_s)
-        return filling_s, ungraphed_s
+        filling_s: Floats = np.maximum(sum(added, start=np.zeros_like(tokens)), 0.0)
+        return launch_s, gaps_s + filling_s
 
     def _drafting(self, op: Op, counts: Counts) -> Cost:
         """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
@@ -206,7 +207,7 @@ class StepModel:
         logit_s = self._only(by_sequence).seconds(Counts(steps=np.ones_like(logits), logits=logits))
         draft_s = self._drafting_s(Counts(tokens=sequences * (1.0 + self.draft_tokens))) + np.zeros_like(sequences)
         slopes = np.broadcast_to(self._only(self.ops).seconds(ONES), len(SLOPES) + 1)
-        filling_s, ungraphed_s = self._by_decodes(logits)
+        launch_s, graph_s = self._by_decodes(logits)
         return StepTable(
             np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
@@ -216,9 +217,11 @@ class StepModel:
             self.least_s,
             lone_s=self._lone_s(),
             host_s=np.zeros(3) if self.light else self.overheads.each_s,
-            **self.launches._asdict(),
-            filling_s=filling_s,
-            ungraphed_s=ungraphed_s,
+            prompt_least_s=self.launches.prompt_least_s,
+            prompt_pieces_s=self.launches.prompt_pieces_s,
+            gaps_s=self.launches.gaps_s,
+            decode_launch_s=launch_s,
+            decode_graph_s=graph_s,
         )
 
     def _lone_s(self) -> Floats:

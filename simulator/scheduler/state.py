@@ -63,8 +63,6 @@ class SchedulerLimits(NamedTuple):
     draft_tokens: int = 0  # draft tokens per sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of a random one
     graph_tokens: int = 0  # a step with prompts and more tokens is launched kernel by kernel, without a CUDA graph
-    decode_graph_tokens: int = NEVER  # a step of decodes alone and more tokens is not launched by one graph,
-    decode_pieces_tokens: int = 0  # but by graphs in pieces, up to so many tokens
     stream_s: float = 0.0  # time of the front end to stream one sequence's token, one sequence after the other
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
     max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit

@@ -25,21 +25,14 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
 
 @compiled
 def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) -> float:
-    """Return how long a step of decodes alone takes, by what launches it: one graph, graphs in pieces, or the host.
+    """Return how long a step of decodes alone takes, no less than what launches it: a graph, some, or the host.
 
     Of several steps that are decided at once (rule Y) each is launched.
     """
     passes = s.limits.num_scheduler_steps
-    tokens //= passes
-    least_s = table.least_s * passes
-    if len(table.filling_s) > 1:
-        at = min(tokens, len(table.filling_s) - 1)
-        return max(worked_s + table.filling_s[at] * passes, least_s, table.ungraphed_s[at] * passes)
-    if tokens <= s.limits.decode_graph_tokens:
-        return max(worked_s, least_s)
-    if tokens <= s.limits.decode_pieces_tokens:
-        return max(worked_s + table.gaps_s * passes, least_s, table.decode_pieces_s * passes)
-    return max(worked_s, least_s, table.decode_least_s * passes)
+    at = min(tokens // passes, len(table.decode_launch_s) - 1)
+    least_s = max(table.least_s, table.decode_launch_s[at])
+    return max(worked_s + table.decode_graph_s[at] * passes, least_s * passes)
 
 
 @compiled
@@ -104,8 +97,16 @@ def _prompt_seconds(s: State, table: StepTable) -> float:
 
 @compiled
 def _look_up(seconds: Floats, count: int) -> float:
-    """Look up, and go on with the last slope: a static batch has more tokens, drafts more logits than are tabulated."""
+    """Look up, and go on beyond the last: a static batch has more tokens, drafts more logits than are tabulated."""
     last = len(seconds) - 1
     if count <= last:
         return seconds[count]
-    return seconds[last] + (count - last) * (seconds[last] - seconds[last - 1])
+    return seconds[last] + (count - last) * slope(seconds)
+
+
+@compiled
+def slope(seconds: Floats) -> float:
+    """Return the seconds of one more in large steps: the mean of the upper half, as tiles of GEMMs go up in steps."""
+    last = len(seconds) - 1
+    half = last // 2
+    return (seconds[last] - seconds[half]) / (last - half)

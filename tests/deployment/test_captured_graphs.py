@@ -210,9 +210,8 @@ def test_a_table_has_what_fills_up_a_graph_and_what_the_host_launches():
         table, whole = model.table(512, 300), replace(model, batch_sizes=(), launches=Launches())
         for sequences in (8, 33, 100, 290, 300):
             decodes = Counts(steps=1.0, tokens=float(sequences), logits=float(sequences))
-            found_s = max(whole.seconds(decodes) + table.filling_s[sequences], table.ungraphed_s[sequences])
+            found_s = max(whole.seconds(decodes) + table.decode_graph_s[sequences], table.decode_launch_s[sequences])
             assert found_s == pytest.approx(float(model.seconds(decodes)), rel=1e-9)
-    assert np.size(replace(model, batch_sizes=()).table(512, 300).filling_s) == 1
 
 
 def last_step_s(of: Deployment, sequences: int) -> float:
@@ -228,4 +227,4 @@ def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
     assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decode_least_s)
     assert last_step_s(padded, 40) == last_step_s(whole, 40)
     added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
-    assert added_s == pytest.approx(float(padded.step_table().filling_s[100])) and added_s > 0
+    assert added_s == pytest.approx(float(padded.step_table().decode_graph_s[100])) and added_s > 0

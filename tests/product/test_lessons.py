@@ -26,9 +26,11 @@ from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests, Workload, load_workload
 
+LARGEST = 4096  # tokens of a step: whole prompts are computed at once where there is no cache
+
 
 def table_of(deployment: Deployment) -> StepTable:
-    return deployment.step_model().table(deployment.max_num_batched_tokens, deployment.max_num_seqs)
+    return deployment.step_model().table(LARGEST, deployment.max_num_seqs)
 
 
 @dataclass(frozen=True)

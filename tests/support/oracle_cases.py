@@ -44,12 +44,12 @@ TABLE = StepTable(
     least_s=1500 * UNIT_S,
     prompt_least_s=1900 * UNIT_S,
     host_s=np.array([37, 41, 2]) * UNIT_S,
-    decode_least_s=1800 * UNIT_S,
     prompt_pieces_s=1700 * UNIT_S,
-    decode_pieces_s=1600 * UNIT_S,
     gaps_s=29 * UNIT_S,
+    decode_launch_s=np.repeat([0, 1600, 0, 1800], [4, 3, 3, 7]) * UNIT_S,
+    decode_graph_s=np.repeat([0, 31, 57, 0], [4, 3, 3, 7]) * UNIT_S,
 )
-GRAPH_TOKENS, DECODE_GRAPH_TOKENS, DECODE_PIECES_TOKENS = 12, 5, 9
+GRAPH_TOKENS = 12
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -81,13 +81,13 @@ def seconds(batch: OracleBatch) -> float:
 
 def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
     """N: no less than what launches it takes: one graph, graphs in pieces, or the host, kernel by kernel."""
-    least_s = TABLE.least_s * passes
-    if not prompts and tokens <= DECODE_GRAPH_TOKENS:
-        return max(worked_s, least_s)
-    if tokens <= (GRAPH_TOKENS if prompts else DECODE_PIECES_TOKENS):
-        pieces_s = TABLE.prompt_pieces_s if prompts else TABLE.decode_pieces_s
-        return max(worked_s + TABLE.gaps_s * passes, least_s, pieces_s * passes)
-    return max(worked_s, least_s, (TABLE.prompt_least_s if prompts else TABLE.decode_least_s) * passes)
+    if prompts and tokens <= GRAPH_TOKENS:
+        return max(worked_s + TABLE.gaps_s, TABLE.least_s, TABLE.prompt_pieces_s)
+    if prompts:
+        return max(worked_s, TABLE.least_s, TABLE.prompt_least_s)
+    place = min(tokens, len(TABLE.decode_launch_s) - 1)
+    graph_s, launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place])
+    return max(worked_s + graph_s * passes, TABLE.least_s * passes, launch_s * passes)
 
 
 def _seconds_at_once(batch: OracleBatch) -> float:
@@ -149,8 +149,6 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         async_scheduling=rules.async_scheduling,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         graph_tokens=GRAPH_TOKENS,
-        decode_graph_tokens=DECODE_GRAPH_TOKENS,
-        decode_pieces_tokens=DECODE_PIECES_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,

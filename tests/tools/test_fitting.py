@@ -152,7 +152,7 @@ def test_curves_hold_at_their_points_and_a_block_is_fitted_with_all_above_it():
 def test_rows_that_nothing_explains_are_kept_from_a_fit():
     rows = made({"compute": 0.6})
     curves = Job(rows, ask_all(rows), {"compute": 1.0}).measured()
-    for kind in ({"source": "cloudrift-deplodock", "replicas": 8}, {"source": "qwen3-speed-benchmark"}):
+    for kind in ({"source": "cloudrift-deplodock", "replicas": 8}, {"source": "holtmann-consumer-blackwell", "tp": 2}):
         theirs = [replace(row, setup=replace(row.setup, **kind)) for row in rows]
         assert not Fit(Block("made", ("sglang-0.5",), (), ("compute",)), replace(curves, rows=theirs)).seen
     alone = [replace(row, setup=replace(row.setup, source="cloudrift-deplodock")) for row in rows]
