@@ -100,10 +100,17 @@ class Residuals:
         """Return ln((n + 1) / n) of each metric and regime that n sources of the rows that are kept measured, else 0.
 
         A guess, after the levels (n + 1) / n of conformal prediction: what few sources tell holds less for another one.
+        n is Kish's number, (sum of weights)^2 / sum of their squares: one that outweighs the others leaves few.
         """
-        sources = [len(np.unique(self.sources[keep & (has > 0)])) for has in self.has.T]
+        sources = [self._effective(keep & (has > 0)) for has in self.has.T]
         counted = (kind in ("metric", "regime") for kind, _ in self.names)
         return np.array([math.log1p(1 / max(n, 1)) * is_one for n, is_one in zip(sources, counted, strict=True)])
+
+    def _effective(self, rows: Bools) -> float:
+        """Return Kish's number of sources of some rows; 0 for none."""
+        _, at = np.unique(self.sources[rows], return_inverse=True)
+        each = np.bincount(at, self.weights[rows])
+        return float(each.sum() ** 2 / (each @ each)) if len(each) else 0.0
 
     @property
     def _least(self) -> Floats:
