@@ -9,7 +9,7 @@ from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.roofline.step_model import EVERY_STEP
+from simulator.roofline.graphs import EVERY_STEP, Graphs
 
 QWEN_3 = "qwen3-"  # how the names of its mixtures of experts begin: Qwen3MoeForCausalLM
 PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch
@@ -30,6 +30,11 @@ class CapturedGraphs:
     max_num_seqs: int
     max_num_batched_tokens: int
     draft_tokens: int = 0
+
+    def of_steps(self, *, light: bool = False) -> Graphs:
+        """Return which steps they launch; `light`: without rows that only fill a step up."""
+        filled = () if light else (self.routed_sizes, self.batch_sizes, self.engine.graph_padding)
+        return Graphs(self.tokens, self.decode_tokens, self.decode_pieces_tokens, *filled)
 
     @property
     def tokens(self) -> int:

@@ -27,8 +27,9 @@ from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Op, with_every_expert
 from simulator.roofline.collectives import host_bytes_per_s
+from simulator.roofline.graphs import NO_LAUNCHES
 from simulator.roofline.step_floor import StepFloor, step_floor
-from simulator.roofline.step_model import Launches, StepModel, StepTable
+from simulator.roofline.step_model import StepModel, StepTable
 
 MORE_TOKENS = "Give a larger --max-num-batched-tokens"
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
@@ -201,7 +202,7 @@ class Deployment:
             default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
-    @property
+    @cached_property
     def graphs(self) -> CapturedGraphs:
         """The CUDA graphs that the engine captures for the model on the device."""
         placed = self.engine, self.model, self.hardware, self.layout
@@ -285,13 +286,8 @@ class Deployment:
             host_cost=on_host,
             context_tokens=self.context_tokens,
             least_s=0.0 if light else step_launches_s(kernels, self.hardware, self.layout, self.model, overheads),
-            launches=Launches() if light else launches_s(kernels, self.hardware, self.model, self._step_ops()),
-            graph_tokens=self.graphs.tokens,
-            decode_graph_tokens=self.graphs.decode_tokens,
-            decode_pieces_tokens=self.graphs.decode_pieces_tokens,
-            routed_sizes=() if light else self.graphs.routed_sizes,
-            batch_sizes=() if light else self.graphs.batch_sizes,
-            graph_padding=engine.graph_padding,
+            launches=NO_LAUNCHES if light else launches_s(kernels, self.hardware, self.model, self._step_ops()),
+            graphs=self.graphs.of_steps(light=light),
         )
 
     def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:

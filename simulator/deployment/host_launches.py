@@ -10,8 +10,8 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.operations import Op
 from simulator.profile import Figure, Source
+from simulator.roofline.graphs import NO_LAUNCHES, Launches
 from simulator.roofline.roofline import Rates
-from simulator.roofline.step_model import Launches
 
 GAP_S = Figure(
     10e-6,
@@ -52,7 +52,7 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
     """
     each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(hardware)
     if not each_s:
-        return Launches()
+        return NO_LAUNCHES
     every = tuple(ops)
     decoding = [op for op in every if op.rate != "prefill_attention"]
     experts_s = float(kernels.fitted.experts_launch_s or 0.0) * host_slowness(hardware)

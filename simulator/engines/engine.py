@@ -207,7 +207,7 @@ class Engine(Profile):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
-                found = found.with_experts_of(self.moe_backend)
+                found = found.with_experts_of(self.moe_backend) if self.moe_backend != "auto" else found
                 return found.with_quick_reduce() if self.quick_reduce else found
         if not self.kernels_of:
             return Kernels()

@@ -42,6 +42,7 @@ def linear(
         format=stored,
         flops=Counts(**{per: 2.0 * inputs * outputs}),
         weight_bytes=inputs * outputs * number_format(stored).size_bytes,
+        inputs=inputs,
         columns=outputs,
         activation_bytes=Counts(**{per: activations}),
     )
@@ -156,8 +157,7 @@ def adapter_parameters(ops: Ops) -> int:
     """
     numbers = 0
     for op in filter(_is_adapted, ops):
-        inputs = round(op.weight_bytes / number_format(op.format).size_bytes) // op.columns
-        numbers += op.repeats * (PACKED.get(op.name, 1) * inputs + op.columns)
+        numbers += op.repeats * (PACKED.get(op.name, 1) * op.inputs + op.columns)
     return numbers
 
 

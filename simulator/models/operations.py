@@ -231,7 +231,7 @@ class Op:
     flops: Counts = NOTHING
     weight_bytes: float = 0.0
     columns: int = 0  # outputs of a GEMM
-    inputs: int = 0  # of a GEMM of routed experts
+    inputs: int = 0  # of a GEMM, on one device
     expert_bytes: float = 0.0  # weights of one expert
     experts: Experts | None = None
     shared_inputs: Counts = NOTHING  # input numbers that are read once, though several experts use them

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.hardware.hardware import Gemm
-from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Op
 from simulator.profile import Figure, Source
 
@@ -84,9 +83,7 @@ def panel_s(gemm: Gemm, op: Op) -> float:
 
 def input_loop_s(gemm: Gemm, op: Op) -> float:
     """Return the seconds of a tile's loop over the inputs of a dense GEMM (hardware.Gemm.input_s); 0: not known."""
-    if not gemm.input_s or op.experts is not None or not op.columns:
-        return 0.0
-    return op.weight_bytes / number_format(op.format).size_bytes / op.columns * gemm.input_s
+    return op.inputs * gemm.input_s if gemm.input_s and op.experts is None else 0.0
 
 
 def tile_s(rows: float, flops_per_s: float, multiprocessors: int, op: Op) -> float:

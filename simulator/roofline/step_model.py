@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.arrays import Floats
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
@@ -16,6 +15,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.cost import Cost
+from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, Launches
 from simulator.roofline.roofline import Rates
 
 
@@ -49,22 +49,6 @@ class StepTable(NamedTuple):
     decode_graph_s: Floats = np.zeros(1)
 
 
-class Launches(NamedTuple):
-    """The host's seconds to launch a step, which lasts no less: by whether it has prompts, and what launches it.
-
-    `*_least_s`: kernel by kernel, without a graph. `*_pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how
-    much longer the device takes in pieces, not the host. One whole graph takes no time.
-    """
-
-    prompt_least_s: float = 0.0
-    decode_least_s: float = 0.0
-    prompt_pieces_s: float = 0.0
-    decode_pieces_s: float = 0.0
-    gaps_s: float = 0.0
-
-
-NO_LAUNCHES = Launches()
-EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of decodes alone
 READ_TOKENS = 1e9  # so many that launches do not count
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -91,12 +75,7 @@ class StepModel:
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
     launches: Launches = NO_LAUNCHES  # the host's (FittedMultipliers.prompt_launch_s)
-    graph_tokens: int = 0  # of a step with prompts that captured graphs launch, in pieces, at most
-    decode_graph_tokens: int = EVERY_STEP  # of a step of decodes alone that one captured graph launches, at most
-    decode_pieces_tokens: int = 0  # and that graphs in pieces launch
-    routed_sizes: tuple[int, ...] = ()  # tokens to which steps are filled up, with rows that choose experts, too
-    batch_sizes: tuple[int, ...] = ()  # tokens of the steps of decodes alone that graphs launch, and no others
-    graph_padding: bool = False  # to the next of which steps are filled up, with rows that are computed as all others
+    graphs: Graphs = ONE_GRAPH
     num_scheduler_steps: int = 1  # decode steps that the host prepares at once (rule Y of docs/serving-rules.md)
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
@@ -115,30 +94,20 @@ class StepModel:
 
         `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
         """
-        computed = self._computed(counts)
-        costs = [*(self._cost(op, computed) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
-        gaps_s, least_s = self._launched(counts)
+        filled = self.graphs.filled(counts)
+        costs = [*(self._cost(op, filled) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
+        gaps_s, least_s = self.graphs.launched(self.launches, counts)
         at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
         host_s = (0.0 if self.light else self.overheads.host_s(counts) / at_once) + gaps_s * counts.steps
         least_s = np.maximum(self.least_s, least_s) * counts.steps
         host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
         return [*costs, Cost("engine host time", overhead_s=host_s, seconds=host_s)]
 
-    def _launched(self, counts: Counts) -> tuple[Array, Array]:
-        """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
-        own, prompts = self.launches, np.greater(counts.prefill_tokens, 0)
-        captured = np.less_equal(counts.tokens, self.decode_graph_tokens) & self._is_captured(counts.tokens)
-        whole = ~prompts & captured
-        in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.graph_tokens, self.decode_pieces_tokens))
-        pieces_s = np.where(prompts, own.prompt_pieces_s, own.decode_pieces_s)
-        least_s = np.where(in_pieces, pieces_s, np.where(prompts, own.prompt_least_s, own.decode_least_s))
-        return np.where(in_pieces, own.gaps_s, 0.0), np.where(whole, 0.0, least_s)
-
     def _cost(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
         cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
-        if op.experts is not None and self.routed_sizes:
-            counts = counts._replace(tokens=_filled_up(counts.tokens, self.routed_sizes))
+        if op.experts is not None:
+            counts = self.graphs.routed(counts)
         size = self.micro_batch_tokens
         by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
         if not size or not by_token or np.max(counts.tokens) <= size:
@@ -148,30 +117,16 @@ class StepModel:
         last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
         return one.map(lambda each, left: full * each + left, last)
 
-    def _computed(self, counts: Counts) -> Counts:
-        """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""
-        if not self.graph_padding or not self.batch_sizes:
-            return counts
-        prompts = np.greater(counts.prefill_tokens, 0)
-        filled = np.where(prompts, counts.tokens, _filled_up(counts.tokens, self.batch_sizes))
-        return counts._replace(tokens=filled, logits=counts.logits + filled - counts.tokens)
-
-    def _is_captured(self, tokens: Array) -> npt.NDArray[np.bool_]:
-        """Whether one graph launches decodes of so many tokens, filled up; always where no sizes are listed."""
-        if not self.batch_sizes:
-            return np.ones(np.shape(tokens), np.bool_)
-        return np.isin(_filled_up(tokens, self.batch_sizes) if self.graph_padding else tokens, self.batch_sizes)
-
     def _by_decodes(self, tokens: Floats) -> tuple[Floats, Floats]:
         """Return `decode_launch_s` and `decode_graph_s` of a table: the host's seconds, and those that a graph adds.
 
         A graph in pieces adds the device's gaps, rows that fill a step up to a captured size what they take.
         """
         decodes = Counts(steps=np.ones_like(tokens), tokens=tokens, logits=tokens)
-        gaps_s, launch_s = (np.asarray(each, np.float64) for each in self._launched(decodes))
-        if not self.graph_padding or not self.batch_sizes:
+        gaps_s, launch_s = (np.asarray(each, np.float64) for each in self.graphs.launched(self.launches, decodes))
+        filled = self.graphs.filled(decodes)
+        if filled is decodes:
             return launch_s, gaps_s
-        filled = self._computed(decodes)
         added = (self._cost(op, filled).seconds - self._cost(op, decodes).seconds for op in self.ops)
         filling_s: Floats = np.maximum(sum(added, start=np.zeros_like(tokens)), 0.0)
         return launch_s, gaps_s + filling_s
@@ -251,21 +206,15 @@ class StepModel:
         return sum((self._drafting(op, counts).seconds for op in self.draft_ops), start=0.0)
 
     def _only(self, ops: Sequence[Op]) -> "StepModel":
-        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, launches=NO_LAUNCHES, batch_sizes=())
-        return replace(bare, num_scheduler_steps=1, seconds_alone=True)
+        bare = replace(self, ops=tuple(ops), draft_ops=(), least_s=0.0, launches=NO_LAUNCHES)
+        graphs = Graphs(routed_sizes=self.graphs.routed_sizes)
+        return replace(bare, graphs=graphs, num_scheduler_steps=1, seconds_alone=True)
 
 
 def _reads(sequences: float) -> Iterator[Counts]:
     """Yield a step of so many decoding sequences that read READ_TOKENS cached tokens, of each kind of layer."""
     for name in SLOPES[:2]:
         yield Counts(steps=1.0, tokens=sequences)._replace(**{name: READ_TOKENS})
-
-
-def _filled_up(tokens: Array, listed: tuple[int, ...]) -> Array:
-    """Return tokens rounded up to the next of the sizes; as they are where there are none, or no larger."""
-    sizes = np.array([*listed, np.inf])
-    above = sizes[np.searchsorted(sizes, tokens)]
-    return np.where((np.asarray(tokens) > 0) & (above < np.inf), above, tokens)
 
 
 def is_of_logits(op: Op) -> bool:

@@ -12,7 +12,7 @@ from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import NGRAM, Speculation
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
-from simulator.roofline.step_model import EVERY_STEP, Launches
+from simulator.roofline.graphs import EVERY_STEP, Launches
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
@@ -191,7 +191,7 @@ def test_sizes_are_of_each_data_parallel_rank():
 
 def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next_size():
     plain, padded = (trtllm(*given).step_model() for given in ((), PADDED))
-    whole = replace(plain, batch_sizes=())
+    whole = replace(plain, graphs=plain.graphs._replace(batch_sizes=()))
     for sequences in (32.0, 40.0, 100.0, 128.0, 200.0):
         decodes = Counts(steps=1.0, tokens=sequences, logits=sequences)
         work_s, launch_s = whole.seconds(decodes), plain.launches.decode_least_s
@@ -207,7 +207,8 @@ def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next
 def test_a_table_has_what_fills_up_a_graph_and_what_the_host_launches():
     for given in ((), PADDED, LISTED):
         model = trtllm(*given, seqs=300).step_model()
-        table, whole = model.table(512, 300), replace(model, batch_sizes=(), launches=Launches())
+        unlisted = model.graphs._replace(batch_sizes=())
+        table, whole = model.table(512, 300), replace(model, graphs=unlisted, launches=Launches())
         for sequences in (8, 33, 100, 290, 300):
             decodes = Counts(steps=1.0, tokens=float(sequences), logits=float(sequences))
             found_s = max(whole.seconds(decodes) + table.decode_graph_s[sequences], table.decode_launch_s[sequences])

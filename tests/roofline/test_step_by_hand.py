@@ -16,8 +16,9 @@ from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
 from simulator.models.operations import Counts, Experts, Sequence, count
 from simulator.roofline.gemm import exponent_of
+from simulator.roofline.graphs import Graphs, Launches
 from simulator.roofline.roofline import Rates
-from simulator.roofline.step_model import Launches, StepModel, StepTable
+from simulator.roofline.step_model import StepModel, StepTable
 from tests.support.kernels import kernels_with
 
 # One layer: hidden 16, two query heads and one KV head of 4, a gated feed-forward block of 24, 32 words; bf16.
@@ -177,7 +178,7 @@ def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
     free = step(TINY, device(1e6, 1e5))
     bound = replace(free, launches=Launches(prompt_least_s=share * free.seconds(count(BATCH))))
     assert bound.seconds(DECODE) == free.seconds(DECODE)
-    graph = replace(bound, graph_tokens=int(count(BATCH).tokens))
+    graph = replace(bound, graphs=Graphs(tokens=int(count(BATCH).tokens)))
     assert graph.seconds(count(BATCH)) == free.seconds(count(BATCH))
 
 
@@ -190,14 +191,14 @@ def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_
     """Two sequences decode: in 0.1 s less than 90 s, so that what the host takes is what the step takes."""
     launches = Launches(prompt_least_s=400.0, decode_least_s=100.0, prompt_pieces_s=300.0, decode_pieces_s=90.0)
     bound = replace(step(TINY, device(1e6, 1e5)), launches=launches)
-    found = replace(bound, decode_graph_tokens=decodes, graph_tokens=graphs, decode_pieces_tokens=graphs)
+    found = replace(bound, graphs=Graphs(graphs, decodes, decode_pieces_tokens=graphs))
     assert found.seconds(DECODE) == pytest.approx(max(seconds, bound.seconds(DECODE)))
     with_prompt = DECODE._replace(prefill_tokens=1.0)
     assert found.seconds(with_prompt) == (300.0 if graphs >= 2 else 400.0)
 
 
 def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
-    free = replace(step(TINY, device(1e6, 1e5)), decode_graph_tokens=1, decode_pieces_tokens=2)
+    free = replace(step(TINY, device(1e6, 1e5)), graphs=Graphs(decode_tokens=1, decode_pieces_tokens=2))
     found = replace(free, launches=Launches(decode_pieces_s=1e-9, gaps_s=0.25))
     assert found.seconds(DECODE) == pytest.approx(free.seconds(DECODE) + 0.25)
 
@@ -205,7 +206,7 @@ def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
 def test_rows_that_fill_up_a_graph_choose_experts_too():
     """Three sequences of Qwen3-30B-A3B are computed as four, their attention as three; five are no graph's size."""
     free = deploy("qwen3-30b-a3b", "h100-sxm").step_model()
-    filled = replace(free, routed_sizes=(1, 2, 4))
+    filled = replace(free, graphs=free.graphs._replace(routed_sizes=(1, 2, 4)))
     three, four, five = (Counts(steps=1.0, tokens=n, logits=n, decode_reads=n * 1000.0) for n in (3.0, 4.0, 5.0))
     found, less, more = filled.explain(three), free.explain(three), free.explain(four)
     for at, op in enumerate(free.ops):

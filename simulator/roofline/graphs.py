@@ -1,0 +1,79 @@
+"""What launches a step: one CUDA graph, graphs in pieces, or the host, kernel by kernel; and rows that fill it up."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.models.operations import Array, Counts
+
+EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of decodes alone
+
+
+class Launches(NamedTuple):
+    """The host's seconds to launch a step, which lasts no less: by whether it has prompts, and what launches it.
+
+    `*_least_s`: kernel by kernel, without a graph. `*_pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how
+    much longer the device takes in pieces, not the host. One whole graph takes no time.
+    """
+
+    prompt_least_s: float = 0.0
+    decode_least_s: float = 0.0
+    prompt_pieces_s: float = 0.0
+    decode_pieces_s: float = 0.0
+    gaps_s: float = 0.0
+
+
+class Graphs(NamedTuple):
+    """Which steps graphs launch, by their tokens; by default one graph all steps of decodes alone, and none prompts.
+
+    `tokens`: of a step with prompts that graphs in pieces launch, at most. `decode_tokens`: of a step of decodes alone
+    that one graph launches, at most; `decode_pieces_tokens`: and that graphs in pieces launch. `routed_sizes`: to which
+    steps are filled up, with rows that choose experts, too. `batch_sizes`: of the steps of decodes alone that graphs
+    launch, and no others; `padding`: to the next of which they are filled up, with rows that are computed as all are.
+    """
+
+    tokens: int = 0
+    decode_tokens: int = EVERY_STEP
+    decode_pieces_tokens: int = 0
+    routed_sizes: tuple[int, ...] = ()
+    batch_sizes: tuple[int, ...] = ()
+    padding: bool = False
+
+    def launched(self, launches: Launches, counts: Counts) -> tuple[Array, Array]:
+        """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
+        prompts = np.greater(counts.prefill_tokens, 0)
+        captured = np.less_equal(counts.tokens, self.decode_tokens) & self._is_captured(counts.tokens)
+        whole = ~prompts & captured
+        in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_pieces_tokens))
+        pieces_s = np.where(prompts, launches.prompt_pieces_s, launches.decode_pieces_s)
+        least_s = np.where(in_pieces, pieces_s, np.where(prompts, launches.prompt_least_s, launches.decode_least_s))
+        return np.where(in_pieces, launches.gaps_s, 0.0), np.where(whole, 0.0, least_s)
+
+    def filled(self, counts: Counts) -> Counts:
+        """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""
+        if not self.padding or not self.batch_sizes:
+            return counts
+        prompts = np.greater(counts.prefill_tokens, 0)
+        filled = np.where(prompts, counts.tokens, _filled_up(counts.tokens, self.batch_sizes))
+        return counts._replace(tokens=filled, logits=counts.logits + filled - counts.tokens)
+
+    def routed(self, counts: Counts) -> Counts:
+        """Return counts with the rows that choose experts though they only fill a step up."""
+        return counts._replace(tokens=_filled_up(counts.tokens, self.routed_sizes)) if self.routed_sizes else counts
+
+    def _is_captured(self, tokens: Array) -> npt.NDArray[np.bool_]:
+        """Whether one graph launches decodes of so many tokens, filled up; always where no sizes are listed."""
+        if not self.batch_sizes:
+            return np.ones(np.shape(tokens), np.bool_)
+        return np.isin(_filled_up(tokens, self.batch_sizes) if self.padding else tokens, self.batch_sizes)
+
+
+NO_LAUNCHES, ONE_GRAPH = Launches(), Graphs()
+
+
+def _filled_up(tokens: Array, listed: tuple[int, ...]) -> Array:
+    """Return tokens rounded up to the next of the sizes; as they are where there are none, or no larger."""
+    sizes = np.array([*listed, np.inf])
+    above = sizes[np.searchsorted(sizes, tokens)]
+    return np.where((np.asarray(tokens) > 0) & (above < np.inf), above, tokens)
