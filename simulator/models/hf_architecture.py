@@ -15,7 +15,7 @@ class ModelType:
     `defaults`: class defaults on which published configs rely; None for KV heads means as many as heads.
     `windowed(layer, fields)`: layers whose window is the field `span`, where the config has no `layer_types`.
     `linear(layer, fields)`: recurrent layers, as built by `recurrent(fields)`. `layers(fields, count)`: both at once,
-    with each feed-forward part. `reused(layer, fields)`: layers that cache nothing and read what an earlier one cached.
+    with each feed-forward part. `reused(layer, fields)`: layers that read what an earlier one cached, or chose.
     `beside`, `layer_inputs`: small paths of every layer, and embeddings of each layer's own. `shape(fields, kind)`:
     what is special about the attention of one kind of layer. A bias
     is there, is not, or depends on the named field. `expert_width`: fields of a routed expert's width, empty for models

@@ -55,6 +55,7 @@ DEEPSEEK32 = replace(
     DEEPSEEK3,
     defaults={**DEEPSEEK3.defaults, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
     indexer=rules.indexer,
+    reused=rules.shares_index,
     handled=("index_topk",),
 )
 QWEN35 = ModelType(

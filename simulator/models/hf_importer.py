@@ -202,7 +202,8 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
             rope_dim=fields.count("qk_rope_head_dim"),
             nope_dim=fields.count("qk_nope_head_dim"),
             v_dim=fields.count("v_head_dim"),
-            indexer=model_type.indexer(fields) if model_type.indexer else None,
+            gate=fields.flag("mla_use_output_gate"),
+            indexer=_given(**model_type.indexer(fields), shared=kind != stated_kind) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
     special = model_type.shape(fields, kind) if model_type.shape else {}
@@ -244,7 +245,7 @@ def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
         intermediate=width,
         shared_intermediate=shared,
         shared_gate=bool(shared) and model_type.shared_gate,
-        latent=fields.maybe("moe_latent_size"),
+        latent=fields.maybe("moe_latent_size", "routed_expert_hidden_size"),
         router_bias=model_type.router_bias,
         router_scale=model_type.router_scale,
         router_dtype=model_type.router_dtype,

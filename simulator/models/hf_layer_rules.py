@@ -34,14 +34,23 @@ def kimi_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 
 def kimi_delta(fields: Fields) -> dict[str, Any]:
-    """Return the profile of the linear attention of Kimi Linear."""
+    """Return the profile of the linear attention of Kimi Linear and Kimi K3."""
     stated = fields.part("linear_attn_config")
     return {
         "kind": "kimi_delta",
         "heads": stated.count("num_heads"),
         "head_dim": stated.count("head_dim"),
         "conv": stated.count("short_conv_kernel_size"),
+        **({"full_gate": True} if stated.flag("use_full_rank_gate") else {}),
     }
+
+
+def kimi_residuals(fields: Fields) -> Derived:
+    """Return two more norms where layers mix outputs of earlier blocks (Kimi K3's attention residuals, one norm each).
+
+    What the mixing itself reads, a vector of each block of layers before, is counted as a norm's traffic.
+    """
+    return {}, ({"norms": 4} if fields.maybe("attn_res_block_size") else {})
 
 
 def lfm2(fields: Fields) -> Derived:

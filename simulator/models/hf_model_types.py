@@ -199,7 +199,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         defaults={"q_lora_rank": None, "first_k_dense_replace": 1},
         layers=hybrids.kimi_layers,
         recurrent=hybrids.kimi_delta,
-        refused=(*DEEPSEEK3.refused, "mla_use_output_gate", "routed_expert_hidden_size"),
+        derive=hybrids.kimi_residuals,
         handled=("linear_attn_config",),
     ),
     "laguna": ModelType(

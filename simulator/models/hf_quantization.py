@@ -129,6 +129,8 @@ def _compressed_tensors(quant: Fields) -> str:
         raise quant.refusal("config_groups", f"{len(found)} formats in one checkpoint: not modelled")
     stored = found.pop()
     of_experts = any("self_attn" in str(each) for each in quant.each("ignore") or ())
+    if stored == "mxfp4" and not of_experts:
+        raise quant.refusal("ignore", "mxfp4 beyond routed experts is not modelled")
     return "int4-experts" if stored == "int4-g32" and of_experts else stored
 
 
@@ -154,6 +156,7 @@ _GROUPS = {
     "int 4 group 128": "int4",
     "int 4 group 32": "int4-g32",
     "float 4 tensor_group 16": "nvfp4",
+    "float 4 group 32": "mxfp4",
 }
 _OF_WEIGHTS_ALONE = {"int8": "int8-w8a16", "nvfp4": "nvfp4a16"}  # inputs stay in 16 bits
 _METHODS: dict[str, Callable[[Fields], str]] = {

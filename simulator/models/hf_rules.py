@@ -15,7 +15,7 @@ Derived = tuple[Mapping[str, Any], Mapping[str, Any]]  # fields, and what they c
 PATTERN = {"M": ("linear", "none"), "*": ("global", "none"), "-": ("none", "dense"), "E": ("none", "experts")}
 BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", "linear_attention": "M", "full_attention": "*"}
 GATED_DELTA_NET_FIELDS = ("linear_num_value_heads", "full_attention_interval")
-REUSED, WIDE = "-reused", "wide"  # ending of a mixer that caches nothing; a dense block of twice the width
+REUSED, WIDE = "-reused", "wide"  # ending of a mixer that reads an earlier one's cache or choice; a wide dense block
 NEMOTRON_H_FIELDS = ("hybrid_override_pattern", "mamba_num_heads")
 
 
@@ -143,17 +143,21 @@ def chunked(layer: int, fields: Fields) -> bool:
 
 
 def indexer(fields: Fields) -> dict[str, Any]:
-    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention.
-
-    Raises NotModelledError where layers share one, as in GLM-5.2.
-    """
-    if any(each != "full" for each in fields.each("indexer_types") or ()):
-        raise fields.refusal("indexer_types", "layers that share an index are not modelled")
+    """Return the profile of the indexer of DeepSeek-V3.2's sparse attention."""
     return {
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),
         "chosen": fields.count("index_topk"),
     }
+
+
+def shares_index(layer: int, fields: Fields) -> bool:
+    """Return whether a layer of GLM-5.2 uses the tokens that an earlier layer's indexer chose, as indexer_types say."""
+    stated = fields.each("indexer_types") or ()
+    unknown = set(map(str, stated)) - {"full", "shared"}
+    if unknown:
+        raise fields.refusal("indexer_types", f"layers of type {sorted(unknown)[0]!r} are not modelled")
+    return layer < len(stated) and stated[layer] == "shared"
 
 
 def gemma4_shape(fields: Fields, kind: str) -> Mapping[str, Any]:

@@ -17,16 +17,20 @@ INDEX_KEY_BYTES, INDEX_SCALE_BYTES = 1, 4  # an fp8 number; a scale per key of u
 class Indexer(Strict):
     """Indexer of sparse attention: a small fp8 attention that scores all cached tokens; the `chosen` best are used.
 
-    Every device of a layout scores all tokens. Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and its
+    Every device of a layout scores all tokens. A `shared` one uses the choice of the layer before: it has no weights
+    and no keys (GLM-5.2's indexer_types). Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and its
     implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
     """
 
     heads: PositiveInt
     head_dim: PositiveInt
     chosen: PositiveInt
+    shared: bool = False
 
     def projections(self, hidden: int, q_lora: int) -> dict[str, tuple[int, int]]:
         """Return the shapes (inputs, outputs) of its GEMMs: queries, one key for all heads, weights of the heads."""
+        if self.shared:
+            return {}
         return {
             "indexer query": (q_lora, self.heads * self.head_dim),
             "indexer key": (hidden, self.head_dim),
@@ -39,10 +43,22 @@ class Indexer(Strict):
         >>> Indexer(heads=64, head_dim=128, chosen=2048).cache_bytes_per_token()
         132.0
         """
-        return float(self.head_dim * INDEX_KEY_BYTES + -(-self.head_dim // 128) * INDEX_SCALE_BYTES)
+        own = float(self.head_dim * INDEX_KEY_BYTES + -(-self.head_dim // 128) * INDEX_SCALE_BYTES)
+        return 0.0 if self.shared else own
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of the norm of its keys: a weight and a bias for each number.
+
+        >>> Indexer(heads=64, head_dim=128, chosen=2048).norm_parameters
+        256
+        """
+        return 0 if self.shared else 2 * self.head_dim
 
     def ops(self) -> Ops:
         """Score every cached token: 2 FLOPs per number of each head's query."""
+        if self.shared:
+            return ()
         flops = 2.0 * self.heads * self.head_dim
         reads = Counts(decode_reads=self.cache_bytes_per_token())
         return (
@@ -55,8 +71,9 @@ class LatentAttention(Strict):
     """Multi-head latent attention (MLA): one compressed key-value vector per token, shared by all heads.
 
     Decode works on the compressed vectors (the up-projection is absorbed into query and output), as does all attention
-    to tokens that an indexer chose. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1. Raises ProfileError for an
-    indexer without `q_lora`.
+    to tokens that an indexer chose. `gate`: a projection as wide as the output gates it (Kimi K3's
+    mla_use_output_gate). Source: DeepSeek-V2, arXiv:2405.04434, section 2.1. Raises ProfileError for an indexer without
+    `q_lora`.
     """
 
     kind: Literal["latent"]
@@ -67,6 +84,7 @@ class LatentAttention(Strict):
     nope_dim: PositiveInt
     v_dim: PositiveInt
     indexer: Indexer | None = None
+    gate: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -86,9 +104,11 @@ class LatentAttention(Strict):
         if self.q_lora is not None:
             query = {"query down": (hidden, self.q_lora), "query up": (self.q_lora, q_width)}
         indexed = self.indexer.projections(hidden, self.q_lora or 0) if self.indexer else {}
+        gate = {"gate projection": (hidden, heads * self.v_dim)} if self.gate else {}
         return (
             query
             | indexed
+            | gate
             | {
                 "kv down": (hidden, self.kv_lora + self.rope_dim),
                 "kv up": (self.kv_lora, heads * (self.nope_dim + self.v_dim)),
@@ -99,7 +119,7 @@ class LatentAttention(Strict):
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
         """Parameters on one device; the down-projections and the indexer are replicated over tp."""
         *before, output = (rows * columns for rows, columns in self._projections(hidden, layout).values())
-        norms = (self.q_lora or 0) + self.kv_lora + (2 * self.indexer.head_dim if self.indexer else 0)
+        norms = (self.q_lora or 0) + self.kv_lora + (self.indexer.norm_parameters if self.indexer else 0)
         return Weights(mixer=sum(before), output=output, other=norms)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
@@ -132,6 +152,7 @@ class LatentAttention(Strict):
                 windowed=self.indexer is not None,
                 heads=(heads, 0),
             ),
+            *((elementwise("gate", 3 * heads * self.v_dim, layout, splits=True),) if self.gate else ()),
             output,
             *all_reduce("all-reduce after attention", hidden, layout),
         )

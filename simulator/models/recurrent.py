@@ -105,8 +105,9 @@ class GatedDeltaNet(_Recurrent):
 class KimiDelta(_Recurrent):
     """Kimi Delta Attention (KDA): gated DeltaNet whose state decays per channel of the keys, not per head.
 
-    Keys and values have `head_dim` d channels per head; decay and output gate are projections of rank d. Per token and
-    head 6 d^2 FLOPs, in chunks of C tokens 6 d^2 + 10 C d, as gated DeltaNet. Source: Kimi Linear, arXiv:2510.26692,
+    Keys and values have `head_dim` d channels per head; decay and output gate are projections of rank d, or the gate is
+    one of full rank (`full_gate`, Kimi K3). Per token and head 6 d^2 FLOPs, in chunks of C tokens 6 d^2 + 10 C d, as
+    gated DeltaNet. Source: Kimi Linear, arXiv:2510.26692,
     section 3; weights as in transformers 5.23.0 (kimi_linear), fp32 state as in vLLM 0.33 (`kda_state_dtype`).
     """
 
@@ -114,17 +115,18 @@ class KimiDelta(_Recurrent):
     heads: PositiveInt
     head_dim: PositiveInt
     state_dtype: Literal["model", "fp32"] = "fp32"
+    full_gate: bool = False
 
     def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
         """Return the shapes (inputs, outputs) of its GEMMs; the down-projections are whole on every device."""
         heads = layout.share(self.heads, "KDA heads")
         width = heads * self.head_dim
+        narrow = {"gate down": (hidden, self.head_dim), "gate up": (self.head_dim, width)}
         return {
             "qkv projection": (hidden, 3 * width),
             "decay down": (hidden, self.head_dim),
             "decay up": (self.head_dim, width),
-            "gate down": (hidden, self.head_dim),
-            "gate up": (self.head_dim, width),
+            **({"gate": (hidden, width)} if self.full_gate else narrow),
             "write strength": (hidden, heads),
             "output projection": (width, hidden),
         }

@@ -36,7 +36,7 @@ PEAK_COLUMNS = [
 # hardware.csv carries aiconfigurator's nominal GiB here; nvidia-smi shows less, and the cache lives in what is there.
 REPORTED_MIB = {"h100-pcie": 81559, "h200-sxm": 143771, "b200-sxm": 183359, "l4": 23034}
 REPORTED_MIB |= {"h100-sxm": 79.22 * 1024, "a100-sxm-80": 79.25 * 1024, "rtx-pro-6000-server": 97252.7}
-# hardware.csv has these peaks from a table on the web; cores and the clock that powermetrics shows give 12 to 16 % less.
+# hardware.csv has them from a table on the web; cores and the clock that powermetrics shows give 12 to 16 % less.
 CORRECTED_PEAKS = {"m3": 3.425e12, "m3-pro": 6.359e12, "m4": 4.04e12, "m4-pro": 8.079e12, "m4-max": 16.16e12}
 # What the vendors' pages print with 2:4 sparsity, or with fp16 accumulation on GeForce.
 NOT_DENSE = {

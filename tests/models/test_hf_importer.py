@@ -507,7 +507,7 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
 @pytest.mark.parametrize(
     ("name", "patch"),
     [
-        ("glm-5", {"indexer_types": ["full", "shared"] * 39}),
+        ("glm-5", {"indexer_types": ["full", "pooled"] * 39}),
         ("laguna-xs.2", {"num_attention_heads_per_layer": [48, 64, 64, 96] * 10}),
         ("ernie-4.5-21b-a3b", {"moe_layer_end_index": 20}),
         ("lfm2-1.2b", {"block_ffn_dim_multiplier": 1.5}),

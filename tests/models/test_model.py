@@ -51,6 +51,8 @@ FIRST_LIBRARY = [
         ("gemma-4-31b", 30_697_345_280, 50 * 2 * 16 * 256 * 2 + 10 * 2 * 4 * 512 * 2),
         ("nemotron-3-super-120b-a12b", 120_668_707_840, 8 * 2 * 2 * 128 * 2),
         ("kimi-linear-48b-a3b", 49_122_681_728, 7 * 576 * 2),
+        ("kimi-k3", 2_779_482_798_688, 24 * 576 * 2),
+        ("glm-5.2", 743_377_019_904, 78 * 576 * 2 + 21 * 132),
         ("step-3.5-flash", 196_956_130_368, 45 * 2 * 8 * 128 * 2),
         ("lfm2-8b-a1b", 8_339_930_560, 6 * 2 * 8 * 64 * 2),
         ("granite-4.0-h-small", 32_207_337_984, 4 * 2 * 8 * 128 * 2),
@@ -357,7 +359,8 @@ def mixers(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "latent":
         latent = {"kind": "latent", "heads": heads, "kv_lora": 512, "rope_dim": 64, "nope_dim": 128, "v_dim": 96}
         indexed = {"q_lora": 384, "indexer": {"heads": 16, "head_dim": 128, "chosen": 128}}
-        return latent | draw(st.sampled_from([{}, {"q_lora": 384}, indexed]))
+        shared = {"q_lora": 384, "indexer": indexed["indexer"] | {"shared": True}}
+        return latent | draw(st.sampled_from([{}, {"q_lora": 384}, indexed, shared]))
     if kind in plain:
         shapes: dict[str, dict[str, Any]] = {
             "gated_delta_net": {"key_heads": heads, "value_heads": 2 * heads, "key_dim": 64, "value_dim": 128},
@@ -457,7 +460,7 @@ def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
     for name in model.layer_names:
         mixer = model.blocks[name].mixer
         if isinstance(mixer, LatentAttention):
-            index = mixer.indexer.head_dim + 4 if mixer.indexer else 0
+            index = mixer.indexer.head_dim + 4 if mixer.indexer and not mixer.indexer.shared else 0
             expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
         elif isinstance(mixer, Attention) and not mixer.reuses_cache:
             held = min(tokens, mixer.window) if mixer.window else tokens

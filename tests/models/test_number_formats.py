@@ -253,6 +253,7 @@ def test_a_gguf_repository_is_a_model_and_the_file_that_llama_server_fetches(nam
         ("nvidia/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", "fp8"),
         ("RedHatAI/Qwen3-32B-FP8-dynamic", "qwen3-32b", "fp8"),
         ("zai-org/GLM-4.6-FP8", "glm-4.6", "fp8"),
+        ("zai-org/GLM-5.1-FP8", "glm-5", "fp8-block"),
     ],
 )
 def test_fp8_is_what_its_publisher_calls_so(name, model, stored):

@@ -180,6 +180,13 @@ CONFIGS: dict[str, Config] = {
         **latent(2048, "512 64 192 256", index_n_heads=32, index_head_dim=128, index_topk=2048),
         **deepseek_moe(256, 8, 2048, 1, 3),
     ),
+    "glm-5.2": sized(
+        "glm_moe_dsa",
+        "78 6144 64 64 12288 154880 1048576",
+        **latent(2048, "512 64 192 256", index_n_heads=32, index_head_dim=128, index_topk=2048),
+        **deepseek_moe(256, 8, 2048, 1, 3),
+        indexer_types=["full"] * 3 + (["shared"] * 3 + ["full"]) * 18 + ["shared"] * 3,
+    ),
     "llama-4-scout": sized("llama4_text", "48 5120 40 8 8192 202048 1048576", num_local_experts=16, **LLAMA4),
     "llama-4-maverick": sized(
         "llama4_text",
@@ -290,6 +297,31 @@ CONFIGS: dict[str, Config] = {
             **{"full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "num_heads": 32, "head_dim": 128},
             "kda_layers": [layer for layer in range(1, 27) if layer % 4],
             "short_conv_kernel_size": 4,
+        },
+    },
+    "kimi-k3": {
+        "model_type": "kimi_k3",
+        "text_config": {
+            **sized("kimi_linear", "93 7168 96 96 33792 163840 1048576", **latent(1536, "512 64 128 128")),
+            **{"num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2, "moe_intermediate_size": 3072},
+            **{"first_k_dense_replace": 1, "routed_expert_hidden_size": 3584, "latent_moe_use_norm": True},
+            **{"mla_use_output_gate": True, "attn_res_block_size": 12, "hidden_act": "situ"},
+            "linear_attn_config": {
+                **{"full_attn_layers": [*range(4, 93, 4), 93], "num_heads": 96, "head_dim": 128},
+                "kda_layers": [layer for layer in range(1, 93) if layer % 4],
+                **{"short_conv_kernel_size": 4, "use_full_rank_gate": True},
+            },
+            "quantization_config": {
+                "quant_method": "compressed-tensors",
+                "format": "mxfp4-pack-quantized",
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
+                    }
+                },
+                "ignore": ["re:.*self_attn.*", "re:.*shared_experts.*", "lm_head"],
+            },
         },
     },
     "ernie-4.5-21b-a3b": sized(
