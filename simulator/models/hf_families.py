@@ -121,6 +121,7 @@ MIMO2 = ModelType(
     router_dtype="fp32",
     expert_width=MOE_WIDTH,
     refused=("attention_bias", "add_full_attention_sink_bias"),
+    handled=("attention_chunk_size",),  # the window, once more
 )
 STEP3 = ModelType(
     {},

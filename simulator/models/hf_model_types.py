@@ -217,6 +217,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "llama4_text": LLAMA4,
     "longcat_flash": LONGCAT,
     "mimo": QWEN2,
+    "mimo_v2": MIMO2,
     "mimo_v2_flash": MIMO2,
     "minicpm3": ModelType({"tie_word_embeddings": True}, latent=True, refused=("attention_bias", "mlp_bias")),
     "ministral3": ModelType({"head_dim": 128, "num_key_value_heads": 8}, always),

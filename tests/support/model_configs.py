@@ -224,7 +224,7 @@ CONFIGS: dict[str, Config] = {
         **{"moe_topk": [8] * 32, "moe_intermediate_size": [3072] * 32, "num_shared_expert": [1] * 32},
     ),
     "dots.llm1": sized("dots1", "62 4096 32 32 10944 152064 32768", head_dim=128, **deepseek_moe(128, 6, 1408, 2, 1)),
-    "ministral-3-14b": sized("ministral3", "40 5120 32 8 16384 131072 262144", head_dim=128),
+    "ministral-3-14b": sized("ministral3", "40 5120 32 8 16384 131072 262144", head_dim=128, **STATIC_FP8),
     "minicpm3-4b": sized(
         "minicpm3", "62 2560 40 40 6400 73448 32768", tie_word_embeddings=True, **latent(768, "256 32 64 64")
     ),
@@ -335,8 +335,10 @@ CONFIGS: dict[str, Config] = {
         "ernie4_5", "18 1024 16 2 3072 103424 131072", head_dim=128, tie_word_embeddings=True, use_bias=False
     ),
     "gemma-4-12b": gemma4("48 3840 16 8 15360 262144 262144", 1) | {"model_type": "gemma4_unified_text"},
-    "ministral-3-3b": sized("ministral3", "26 3072 32 8 9216 131072 262144", head_dim=128, tie_word_embeddings=True),
-    "ministral-3-8b": sized("ministral3", "34 4096 32 8 14336 131072 262144", head_dim=128),
+    "ministral-3-3b": sized(
+        "ministral3", "26 3072 32 8 9216 131072 262144", head_dim=128, tie_word_embeddings=True, **STATIC_FP8
+    ),
+    "ministral-3-8b": sized("ministral3", "34 4096 32 8 14336 131072 262144", head_dim=128, **STATIC_FP8),
     "mistral-small-4": sized(
         "mistral4",
         "36 4096 32 32 12288 131072 1048576",

@@ -3,6 +3,8 @@
 The profiles' `sources` say where each was looked up; where transformers has the architecture, it counts the same.
 """
 
+from collections.abc import Iterable
+
 from tests.support.model_configs import Config, latent, sized
 
 WINDOW, FULL = "sliding_attention", "full_attention"
@@ -22,23 +24,39 @@ def gemma3n(sizes: str, shared: int) -> Config:
     return sized("gemma3n_text", sizes, tie_word_embeddings=True, layer_types=types, **shape, **OWN_EMBEDDINGS, **paths)
 
 
+def mimo(model_type: str, sizes: str, full: Iterable[int], experts: int, **more: object) -> Config:
+    """MiMo-V2; `full`: layers beside the first that attend to all tokens."""
+    layers, _, heads = (int(each) for each in sizes.split()[:3])
+    every = {0, *full}
+    return sized(
+        model_type,
+        sizes,
+        **{"head_dim": 192, "v_head_dim": 128, "swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window": 128},
+        **{"swa_num_key_value_heads": 8, "swa_num_attention_heads": heads, "add_swa_attention_sink_bias": True},
+        hybrid_layer_pattern=[int(layer not in every) for layer in range(layers)],
+        moe_layer_freq=[0, *[1] * (layers - 1)],
+        **{"n_routed_experts": experts, "num_experts_per_tok": 8, "moe_intermediate_size": 2048},
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
+        **more,
+    )
+
+
 COUNTED: dict[str, Config] = {
     "gemma-4-e2b": gemma4_small("35 1536 8 1 6144 262144 131072", [*[WINDOW] * 4, FULL], 20, use_double_wide_mlp=True),
     "gemma-4-e4b": gemma4_small("42 2560 8 2 10240 262144 131072", [*[WINDOW] * 5, FULL], 18),
     "gemma-3n-e4b": gemma3n("35 2048 8 2 16384 262400 32768", 15),
     "gemma-3n-e2b": gemma3n("30 2048 8 2 8192 262400 32768", 10),
-    "mimo-v2-flash": sized(
-        "mimo_v2_flash",
-        "48 4096 64 4 16384 152576 262144",
-        **{"head_dim": 192, "v_head_dim": 128, "swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window": 128},
-        **{"swa_num_key_value_heads": 8, "swa_num_attention_heads": 64, "add_swa_attention_sink_bias": True},
-        hybrid_layer_pattern=[int(layer > 0 and (layer + 1) % 6 > 0) for layer in range(48)],
-        moe_layer_freq=[0, *[1] * 47],
-        **{"n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048},
-        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
-    ),
+    "mimo-v2-flash": mimo("mimo_v2_flash", "48 4096 64 4 16384 152576 262144", range(5, 48, 6), 256),
 }
 OTHERS: dict[str, Config] = {  # that transformers lacks, or, of LongCat-Flash, with matrices of experts that have none
+    "mimo-v2.5": mimo("mimo_v2", "48 4096 64 4 16384 152576 1048576", range(5, 48, 6), 256, attention_chunk_size=128),
+    "mimo-v2.5-pro": mimo(
+        "mimo_v2",
+        "70 6144 128 8 16384 152576 1048576",
+        [7, 15, 23, 31, 39, 47, 55, 62, 69],
+        384,
+        attention_chunk_size=128,
+    ),
     "longcat-flash": {
         **{"model_type": "longcat_flash", "num_layers": 28, "hidden_size": 6144, "num_attention_heads": 64},
         **{"vocab_size": 131072, "max_position_embeddings": 131072, "dtype": "bfloat16"},
