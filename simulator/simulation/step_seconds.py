@@ -16,7 +16,7 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     if book.prompt_tokens == 0:
         return alone_s + first_s, 0.0
     worked_s += _prompt_seconds(s, table)
-    if decoded + book.prompt_tokens <= s.limits.graph_tokens:
+    if decoded + book.prompt_tokens <= table.graph_tokens:
         seconds = max(worked_s + table.gaps_s, table.least_s, table.prompt_pieces_s) + first_s
     else:
         seconds = max(worked_s, table.least_s, table.prompt_least_s) + first_s
