@@ -9,7 +9,8 @@ from functools import cached_property
 from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
-from simulator.cli.output import Column, Result, Row, View, count, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.bounds import REJECTED
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer
