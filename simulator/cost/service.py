@@ -9,13 +9,13 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.cost.packing import packed, replica_size
-from simulator.cost.scenario import shared_table
+from simulator.cost.scenario import report_of, shared_table
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.reports.batch_means import Statistic, statistic
 from simulator.reports.latency_breakdown import saved_prefill_s
-from simulator.reports.report import Report, summarize
+from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import Autoscaler, Failure
@@ -103,8 +103,7 @@ class Service:
         """
         clients = clients or Clients()
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
-        request_s = self.deployment.request_s(run.requests.prompt_tokens)
-        seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
+        seen = report_of(run, self.deployment, slo, steady=False, network_s=clients.network_s)
         return ServiceReport(self, run, seen, clients)
 
 
