@@ -9,7 +9,7 @@ from typing import NamedTuple
 from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, learned_of
-from simulator.cost.capacity import Capacity, what_breaks
+from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, what_breaks
 from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import Packing, replica_size
@@ -27,7 +27,6 @@ from simulator.workloads.workload import Workload
 MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
 SAME_PRICE = 1.01  # times the dollars per hour of another
 PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
-LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
 Price = Callable[[Rental], float | None]  # dollars per hour; None: no price
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Rank = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals

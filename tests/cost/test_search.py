@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, own_offer, parse_slo
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate, Rental
-from simulator.cost.capacity import Capacity, answer
+from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, answer
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import LIGHTEST_SHARE, Search, Target, priced_target
+from simulator.cost.search import Search, Target, priced_target
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout

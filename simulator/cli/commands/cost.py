@@ -1,6 +1,5 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +24,7 @@ from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions, SeveralOfferOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
+from simulator.cost.capacity import cost_rank
 from simulator.questions.sweep import SweepCase
 from simulator.questions.words import plain
 from simulator.reports.slo import Slo
@@ -77,8 +77,7 @@ def command(
 
 def _rank(row: Row) -> tuple[float, bool, float, float]:
     """Return the order of a row: by asked rate, then as `ranked`."""
-    usd = math.inf if row["usd_per_hour"] is None else row["usd_per_hour"]
-    return row["asked_rate_per_s"], not row["replicas"], usd, -row["capacity_per_s"]
+    return row["asked_rate_per_s"], *cost_rank(row["replicas"], row["usd_per_hour"], row["capacity_per_s"])
 
 
 def _result(
