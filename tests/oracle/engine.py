@@ -292,7 +292,7 @@ class OracleEngine:
         self.unseen = [each for each in self.unseen if each[1] is not request]
 
     def _see_arrivals(self, now_s: float) -> None:
-        """H: this step was decided when the last one began; if there was nothing to do then, now. H2: not every step."""
+        """H: this step was decided when the last one began; if nothing was to do then, now. H2: not every step."""
         unheard = self.decode_steps - self.received_at
         if not self.decoded_alone or unheard >= self.limits.scheduler_recv_interval:
             self.received_at = self.decode_steps
