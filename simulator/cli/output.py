@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,11 +19,9 @@ from simulator.cli.complaint import complain
 from simulator.cli.help import INTERRUPTED, RUNNING
 from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
-from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
 from simulator.frames import Row as Row  # noqa: PLC0414  the commands take it from here, with columns and views
-from simulator.questions.identity import identity
-from simulator.reports.provenance import Provenance, basis, rests_on
+from simulator.reports.provenance import Provenance, rests_on
 from simulator.schema_versions import KEY, VERSIONS
 
 Value = TypeVar("Value")
@@ -196,74 +194,6 @@ def tried(
     return values, refused
 
 
-IDENTITY = (
-    Column("model", "model", left=True),
-    Column("hardware", "hardware", left=True),
-    Column("engine", "engine", left=True),
-    Column("tp", "TP"),
-    Column("pp", "PP"),
-    Column("ep", "EP"),
-    Column("dp", "DP"),
-    Column("weight_dtype", "weights", left=True),
-    Column("cache_dtype", "cache", left=True),
-)
-
-
-SETTINGS = (  # that a user gave: columns where they vary, never part of a title
-    Column("max_num_seqs", "max seqs"),
-    Column("max_num_batched_tokens", "max tokens"),
-    Column("gpu_memory_utilization", "GPU memory"),
-)
-
-
-def common(rows: Sequence[Row]) -> tuple[str, list[Column]]:
-    """Return what the deployments of all rows share, as text for a title, and columns for what varies among them."""
-    varying = [each for each in IDENTITY if len({row[each.key] for row in rows}) > 1]
-    degrees = ("tp", "pp", "ep", "dp")
-    form = {"weight_dtype": "{} weights", "cache_dtype": "{} cache", **{name: name.upper() + " {}" for name in degrees}}
-    words = [
-        form.get(each.key, "{}").format(rows[0][each.key])
-        for each in IDENTITY
-        if each not in varying and not (each.key in degrees and rows[0][each.key] == 1)
-    ]
-    settings = [each for each in SETTINGS if len({row[each.key] for row in rows}) > 1]
-    return ", ".join(words), [*varying, *settings, *_other_settings(rows, {each.key for each in settings})]
-
-
-def _other_settings(rows: Sequence[Row], told: Collection[str]) -> list[Column]:
-    """Return the column of changed settings, without what all rows share and what is `told` by its own column."""
-    words = [set((row["settings"] or "").split()) for row in rows]
-    known = set.intersection(*words).union(word for each in words for word in each if word.split("=")[0] in told)
-    kept = lambda text: " ".join(word for word in text.split() if word not in known) or "-"  # noqa: E731
-    return [Column("settings", "settings", kept, left=True)] if set.union(*words) - known else []
-
-
-def side_by_side(what: str, rows: Sequence[Row], columns: Sequence[Column]) -> View:
-    """Return a table in which each row is a column, headed by what varies among the deployments."""
-    title, varying = common(rows)
-    named = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]
-    return View(f"{what}: {title}", (Column("name", ""), *columns), named, upright=True)
-
-
-def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) -> list[str]:
-    """Return what tells deployments apart, in a few words each, but for what is `known` (keys of `identity`)."""
-    rows = [identity(each) for each in deployments]
-    varying = [each for each in common(rows)[1] if each.key not in known]
-    return [label(varying, row) for row in rows]
-
-
-def label(columns: Iterable[Column], row: Row) -> str:
-    """Return the cells of a row in a line: words as they are, numbers behind their heading."""
-    return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in columns)
-
-
-def evidence(
-    deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
-) -> list[Provenance]:
-    """Return the figures on which the answers for some deployments rest (`of` each), without repetition."""
-    return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))
-
-
 def _json(result: Result) -> str:
     whole: dict[str, Any] = {KEY: VERSIONS["Result"], "command": RUNNING.get()}
     whole |= {name: [dict(row) for row in rows] for name, rows in result.sections.items()}
@@ -307,42 +237,3 @@ def _cells(view: View) -> list[Cells]:
     if not view.upright:
         return [Cells(each[0], each[1:], column.left) for each, column in zip(found, view.columns, strict=True)]
     return [Cells(each[0], each[1:], not index) for index, each in enumerate(zip(*found, strict=True))]
-
-
-def number(digits: int = 3, factor: float = 1.0) -> Callable[[float], str]:
-    """Return a function that prints a value times `factor` with so many significant digits, all before the point.
-
-    >>> number(3, 1e3)(0.0123456), number()(123456.7)
-    ('12.3', '123,457')
-    """
-
-    def show(value: float) -> str:
-        scaled = value * factor
-        if scaled == 0 or not math.isfinite(scaled):
-            return "0" if scaled == 0 else "-"
-        decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled)) + 1e-9))
-        return f"{scaled:,.{decimals}f}"
-
-    return show
-
-
-milliseconds = number(3, 1e3)
-seconds = number(3)
-
-
-def percent(value: float) -> str:
-    """Return a share (0 to 1) in per cent.
-
-    >>> percent(0.4142), percent(-0.001)
-    ('41 %', '0 %')
-    """
-    return f"{100 * value:z.0f} %"
-
-
-def count(value: float) -> str:
-    """Return a number rounded to a whole one, with commas between thousands.
-
-    >>> count(28298)
-    '28,298'
-    """
-    return f"{value:,.0f}"

@@ -50,11 +50,11 @@ class BatchWork:
         more = share - self.sample.sent
         work_s = (self.sample if more >= 0 else self.report(share)).run.end_s
         if more > 0:
-            work_s += more * self._request_s
+            work_s += more * self._next_request_s
         return self.scenario.start_s + work_s / self.up_share
 
     @cached_property
-    def _request_s(self) -> float:
+    def _next_request_s(self) -> float:
         """Seconds by which one more request makes a large part longer."""
         requests = self.sample.sent
         return (self.sample.run.end_s - self.report(requests // 2).run.end_s) / (requests - requests // 2)

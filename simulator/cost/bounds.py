@@ -21,6 +21,7 @@ from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits, of_stage, stages
 from simulator.simulation.sent import sent
+from simulator.simulation.step_seconds import slope
 from simulator.workloads.workload import Requests, Workload
 
 _RECENT_REQUESTS: deque[tuple[Workload, Requests]] = deque(maxlen=4)
@@ -148,15 +149,15 @@ class Bounds:
 
     @cached_property
     def _lines(self) -> Lines:
-        return lines_below(self._least, self._last_slope(self._floor.tokens.seconds))
+        return lines_below(self._least, self._slope_beyond("token_s"))
 
-    def _last_slope(self, seconds: Floats) -> float:
-        """Return the slope beyond a table; static batches go there, all others never do."""
-        return float(seconds[-1] - seconds[-2]) if self.allowed.policy == STATIC else np.inf
+    def _slope_beyond(self, column: str) -> float:
+        """Return the slope beyond a column of the step table; static batches go there, all others never do."""
+        return slope(getattr(self.scenario.table, column)) if self.allowed.policy == STATIC else np.inf
 
     @cached_property
     def _logit_lines(self) -> Lines:
-        return lines_below(self._floor.logits, self._last_slope(self._floor.logits.seconds))
+        return lines_below(self._floor.logits, self._slope_beyond("logit_s"))
 
     @property
     def _steps_s(self) -> Floats:

@@ -18,6 +18,20 @@ from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
 
+class Rental(NamedTuple):
+    """Replicas that have to be paid for: on which device, and of how many of it each.
+
+    `start_s`: seconds until a replica serves, for which spot instances need spare ones. `busy_w`: power in watts of all
+    replicas beyond that of waiting devices, which owned ones pay; 0 where electricity is in the price.
+    """
+
+    hardware: Hardware
+    devices: int
+    replicas: int = 1
+    start_s: float = 0.0
+    busy_w: float = 0.0
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A deployment that may be the answer: `build` makes it or raises InfercastError.
@@ -43,6 +57,10 @@ class Candidate:
     def devices(self) -> int:
         """Devices of one replica."""
         return self.layout.devices
+
+    def rental(self, replicas: int, start_s: float, busy_w: float) -> Rental:
+        """Return so many replicas of it, as a price is asked for them."""
+        return Rental(self.hardware, self.devices, replicas, start_s, busy_w)
 
 
 class Bounded(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SEARCH_STEPS = 10  # halvings of the interval of rates: the result is within 0.1 % of the saturated rate
 MOST_MORE = 10  # replicas, where the asked requests are fewer than those of the search, and harder
 PROBE_REQUESTS = 2_000  # least requests of a simulation of the search; at least ten times the sequences running at once
-LIGHTEST_SHARE = 0.01  # of the saturated rate: the lightest load tried, at which requests hardly ever run together
+LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: the lightest load tried, of requests almost alone
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -308,5 +308,14 @@ def ranked(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def _rank(found: Answer) -> tuple[bool, float, float]:
-    price = found.at_load.usd_per_hour if found.at_load else float("inf")
-    return not found.replicas, price, -found.capacity.rate_per_s
+    usd_per_hour = found.at_load.usd_per_hour if found.at_load else None
+    return cost_rank(found.replicas, usd_per_hour, found.capacity.rate_per_s)
+
+
+def cost_rank(replicas: int, usd_per_hour: float | None, capacity_per_s: float) -> tuple[bool, float, float]:
+    """Return what answers are ordered by in `ranked`; 0 replicas keep no SLO, None is no price.
+
+    >>> cost_rank(2, 1.5, 8.0) < cost_rank(2, 1.5, 4.0) < cost_rank(1, None, 9.0) < cost_rank(0, None, 0.0)
+    True
+    """
+    return not replicas, math.inf if usd_per_hour is None else usd_per_hour, -capacity_per_s

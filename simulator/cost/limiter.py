@@ -1,5 +1,6 @@
 """What limits a deployment under a load, by what its simulation shows."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.models.operations import Op
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
+from simulator.scheduler.state import blocks
 from simulator.units import scaled
 
 MUCH, MOST = 0.25, 0.5  # of requests, of a latency or of the time that requests wait
@@ -97,7 +99,7 @@ def _waiting(bounds: Bounds, seen: Explanation, metric: str) -> Limiter | None:
     if parts["queue"] + parts.get("redo", 0.0) < MOST * sum(parts.values()):
         return None
     groups = limits.full_groups + limits.window_groups
-    needed = groups * -(-float(requests.prompt_tokens.mean()) // limits.block_size)
+    needed = blocks(limits, math.ceil(requests.prompt_tokens.mean()))
     full, short = steps.running >= limits.max_num_seqs, limits.num_blocks - steps.blocks < needed
     waited_s = steps.waiting * steps.seconds
     total_s = float(waited_s.sum()) or 1.0

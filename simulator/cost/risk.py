@@ -6,8 +6,9 @@ from functools import cached_property
 
 from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import bounds
+from simulator.cost.capacity import LIGHTEST_SHARE
 from simulator.cost.scenario import Scenario
-from simulator.cost.search import LIGHTEST_SHARE, Solution, Target
+from simulator.cost.search import Solution, Target
 from simulator.reports.report import Report
 
 CASES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of step times: five equally likely cases

@@ -16,7 +16,7 @@ from simulator.reports.report import Report, summarize
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
-from simulator.simulation.engine_loop import Progress
+from simulator.simulation.engine_loop import Progress, Run
 from simulator.simulation.fleet import Fleet, simulate_fleet
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
@@ -68,6 +68,21 @@ def shared_table(deployment: Deployment) -> StepTable:
             return table
     _RECENT_TABLES.append((stepping, stepping.step_table()))
     return _RECENT_TABLES[-1][1]
+
+
+def report_of(
+    run: Run, deployment: Deployment, slo: Slo | None = None, *, steady: bool, network_s: float = 0.0
+) -> Report:
+    """Return the numbers of a run of a deployment, with what its requests take outside of the steps.
+
+    `steady` and `network_s` as `summarize` takes them. Where prompts are gathered (`Engine.gathered_steps`), one waits
+    for others during some decode steps, each as long as the run's mean TPOT.
+    """
+    request_s = deployment.request_s(run.requests.prompt_tokens)
+    report = summarize(run, slo, steady=steady, request_s=request_s, network_s=network_s)
+    if not (steps := 0 if deployment.light else deployment.engine.gathered_steps):
+        return report
+    return replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
 
 
 @dataclass(frozen=True)
@@ -227,9 +242,4 @@ class Scenario:
             run = simulate_replica(pool, requests, progress)
         else:
             run = simulate_fleet(Fleet(pool, self.router), requests, progress=progress)
-        request_s = self.deployment.request_s(run.requests.prompt_tokens)
-        report = replace(summarize(run, self.slo, steady=steady, request_s=request_s), replicas=self.shares)
-        # a prompt waits for others during some decode steps, each as long as the run's mean TPOT
-        if not (steps := 0 if self.deployment.light else self.deployment.engine.gathered_steps):
-            return report
-        return replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
+        return replace(report_of(run, self.deployment, self.slo, steady=steady), replicas=self.shares)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import Bounds
-from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Tried, learned_of
-from simulator.cost.capacity import Capacity, what_breaks
+from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, learned_of
+from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, what_breaks
 from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import Packing, replica_size
@@ -27,9 +27,7 @@ from simulator.workloads.workload import Workload
 MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
 SAME_PRICE = 1.01  # times the dollars per hour of another
 PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
-LIGHTEST_SHARE = 0.01  # of the highest rate with a steady state: requests of so light a load hardly ever run together
-# device, devices of a replica, replicas, seconds until one has started, watts of all beyond waiting -> $/h, or no price
-Price = Callable[[Hardware, int, int, float, float], float | None]
+Price = Callable[[Rental], float | None]  # dollars per hour; None: no price
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Rank = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
 
@@ -61,17 +59,18 @@ def priced_target(
             known[hardware.id, devices] = offers(hardware, devices)
         return known[hardware.id, devices]
 
-    def usd_per_hour(hardware: Hardware, devices: int, replicas: int, start_s: float, busy_w: float) -> float | None:
+    def usd_per_hour(asked: Rental) -> float | None:
+        hardware, devices = asked.hardware, asked.devices
         found, size = offers_for(hardware, devices), replica_size(hardware, devices)
-        key = (hardware.id, devices, replicas, start_s if is_spot(found) else 0.0)
+        key = (hardware.id, devices, asked.replicas, asked.start_s if is_spot(found) else 0.0)
         if key not in packings:
             try:
-                packings[key] = rented(size, replicas, found, interruptions, start_s)
+                packings[key] = rented(size, asked.replicas, found, interruptions, asked.start_s)
             except InfercastError:  # no offer holds a replica, or no spare ones are enough
                 packings[key] = None
         if (packing := packings[key]) is None:
             return None
-        return packing.usd_per_hour_at((idle_watts(hardware) or 0.0) * packing.devices + busy_w)
+        return packing.usd_per_hour_at((idle_watts(hardware) or 0.0) * packing.devices + asked.busy_w)
 
     return Target(rate_per_s, workload, slo, usd_per_hour, offers_for, interruptions)
 
@@ -93,8 +92,7 @@ class Solution:
 
     def price(self, load: Target, replicas: int) -> float | None:
         """Return the dollars per hour of so many replicas under the same load; None without a price."""
-        candidate = self.candidate
-        return load.price(candidate.hardware, candidate.devices, replicas, self.scenario.start_s, self.busy_w)
+        return load.price(self.candidate.rental(replicas, self.scenario.start_s, self.busy_w))
 
     def capacity(self, rate_per_s: float) -> Capacity:
         """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
@@ -197,7 +195,7 @@ class Search:
         """
         candidate, start_s = node.candidate, node.bounds.scenario.start_s if node.bounds else 0.0
         busy_w = node.busy_w if replicas == node.replicas else 0.0
-        usd = self.load.price(candidate.hardware, candidate.devices, replicas, start_s, busy_w)
+        usd = self.load.price(candidate.rental(replicas, start_s, busy_w))
         if usd is None:
             return True, float(candidate.devices * replicas), candidate.order
         return False, usd, candidate.order
@@ -256,7 +254,7 @@ class Search:
         assert node.bounds  # noqa: S101  a decided candidate was bounded, then simulated
         candidate, scenario = node.candidate, node.bounds.scenario
         report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / node.replicas))
-        usd = self.load.price(candidate.hardware, candidate.devices, node.replicas, scenario.start_s, node.busy_w)
+        usd = self.load.price(candidate.rental(node.replicas, scenario.start_s, node.busy_w))
         self.found.append(Solution(candidate, scenario, node.replicas, report, usd, node.bounds, node.busy_w))
 
     def _sort_in(self, node: SearchNode) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.cost.packing import packed, replica_size
-from simulator.cost.scenario import shared_table
+from simulator.cost.scenario import report_of, shared_table
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.reports.batch_means import Statistic, statistic
 from simulator.reports.latency_breakdown import saved_prefill_s
-from simulator.reports.report import Report, summarize
+from simulator.reports.queue_growth import GROWTH_SHARE, LEAST_GROWTH
+from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import Autoscaler, Failure
@@ -103,8 +104,7 @@ class Service:
         """
         clients = clients or Clients()
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
-        request_s = self.deployment.request_s(run.requests.prompt_tokens)
-        seen = summarize(run, slo, steady=False, request_s=request_s, network_s=clients.network_s)
+        seen = report_of(run, self.deployment, slo, steady=False, network_s=clients.network_s)
         return ServiceReport(self, run, seen, clients)
 
 
@@ -187,7 +187,8 @@ class ServiceReport:
         """Growth of the decode pool's queue in requests/s, while the second half of the requests arrived.
 
         The slope of a straight line through the waiting requests at each decode step, times the decode replicas. 0
-        where the queue emptied, where it grew by at most 1 % of the requests (10 at least), and without disaggregation.
+        where the queue emptied, where it grew by no more than that of a stable engine may (queue_growth.GROWTH_SHARE,
+        LEAST_GROWTH), and without disaggregation.
         The queue before the first token is `report.queue_growth_per_s`.
         """
         run, arrival_s = self.run, self.run.requests.arrival_s
@@ -197,7 +198,8 @@ class ServiceReport:
         if not self.service.prefill_replicas or len(steps) < 2 or not steps.waiting.all():
             return 0.0
         slope = np.polyfit(steps.start_s - half_s, steps.waiting, 1)[0] * (run.replicas - self.service.prefill_replicas)
-        return float(slope) if slope * (last_s - half_s) > max(0.01 * len(arrival_s), 10.0) else 0.0
+        least = max(GROWTH_SHARE * len(arrival_s) / 2, LEAST_GROWTH)
+        return float(slope) if slope * (last_s - half_s) > least else 0.0
 
     def describe(self) -> str:
         """Describe the service in one line: replicas, deployment, engine and router."""

@@ -253,7 +253,7 @@ class Deployment:
     def step_table(self) -> StepTable:
         """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
         table = self.step_model(light=self.light).table(self.max_num_batched_tokens, self.max_num_seqs)
-        return StepTable._make(part * self.step_factor for part in table)
+        return table.times(self.step_factor)
 
     def step_floor(self) -> StepFloor:
         """Return lower bounds of the seconds of `step_table`, times `step_factor`."""

@@ -1,9 +1,6 @@
 """What an engine loads beside the language model's own weights, and what it profiles with them."""
 
 from simulator.deployment.deployment import Deployment
-from simulator.models.layers import MixtureOfExperts
-from simulator.models.number_formats import number_format
-from simulator.models.operations import padded_over
 from simulator.models.vision import VisionEncoder
 
 
@@ -36,21 +33,13 @@ def padding_bytes(deployment: Deployment) -> float:
     Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1. On B200 they become 3,072 both ways in
     releases before 0.33.
     """
-    stored = deployment.layout.format_of("experts")
-    multiples = deployment.engine.memory.expert_multiples(deployment.hardware, stored)
+    layout = deployment.layout
+    multiples = deployment.engine.memory.expert_multiples(deployment.hardware, layout.format_of("experts"))
     if not multiples:
         return 0.0
-    return _expert_padding(deployment, *multiples) * number_format(stored).size_bytes / deployment.layout.pp
-
-
-def _expert_padding(deployment: Deployment, wide: int, high: int) -> float:
-    """Return the numbers that padding adds to all experts of one device."""
-    model, layout = deployment.device_part, deployment.layout
-    added = 0.0
-    for name in model.layer_names:
-        ffn = model.blocks[name].ffn
-        if isinstance(ffn, MixtureOfExperts):
-            width = ffn.intermediate if layout.ep > 1 else layout.share(ffn.intermediate, "expert columns")
-            growth = padded_over(ffn.latent or model.hidden, wide) * padded_over(width, high)
-            added += ffn.weights(model.hidden, layout).experts * (growth - 1)
-    return added
+    added = (
+        (op.with_padded_experts(*multiples).expert_bytes - op.expert_bytes) * op.experts.total * op.repeats
+        for op in deployment.ops
+        if op.experts is not None and not op.on_host
+    )
+    return sum(added, 0.0) / layout.pp

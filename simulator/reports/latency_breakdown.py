@@ -14,7 +14,7 @@ from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
 from simulator.reports.token_gaps import ROUNDING_S
 from simulator.roofline.step_model import StepTable
-from simulator.scheduler.state import UNCACHED, Table
+from simulator.scheduler.state import UNCACHED, Table, blocks
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.step_seconds import slope
@@ -183,11 +183,11 @@ class Explanation:
         service_s = (run.finished_s - run.scheduled_s)[kept]
         tokens = float((run.requests.prompt_tokens + run.requests.output_tokens / 2)[kept].mean())
         limits = run.limits
-        fit = limits.num_blocks * limits.block_size / (limits.full_groups + limits.window_groups) / tokens
+        fit = limits.num_blocks // blocks(limits, math.ceil(tokens))
         mean_s = float(service_s.mean())
         return QueueEstimate(
             rate_per_s=(len(arrival_s) - 1) / span_s,
             service_s=mean_s,
             cv2=float(service_s.var()) / mean_s**2,
-            slots=run.engines * max(1, min(limits.max_num_seqs, int(fit))),
+            slots=run.engines * max(1, min(limits.max_num_seqs, fit)),
         )

@@ -24,9 +24,10 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompt_pieces_s` up to as many tokens as graphs in pieces launch, which add `gaps_s`,
-    and `prompt_least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads
-    of the cache take no less than `lone_s` for each token that a decoding sequence reads on average.
+    With prompts the host takes `prompt_pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
+    `gaps_s`, and `prompt_least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
+    decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that a decoding sequence reads on
+    average.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
@@ -47,6 +48,11 @@ class StepTable(NamedTuple):
     gaps_s: float = 0.0
     decode_launch_s: Floats = np.zeros(1)
     decode_graph_s: Floats = np.zeros(1)
+    graph_tokens: int = 0
+
+    def times(self, factor: float) -> "StepTable":
+        """Return the table of steps that take `factor` times as long."""
+        return StepTable._make(part * factor for part in self)._replace(graph_tokens=self.graph_tokens)
 
 
 READ_TOKENS = 1e9  # so many that launches do not count
@@ -177,6 +183,7 @@ class StepModel:
             gaps_s=self.launches.gaps_s,
             decode_launch_s=launch_s,
             decode_graph_s=graph_s,
+            graph_tokens=self.graphs.tokens,
         )
 
     def _lone_s(self) -> Floats:

@@ -161,7 +161,7 @@ def _prompts_first(s: State, now_s: float) -> None:
 def received_s(s: State, decided_s: float) -> float:
     """Return up to when a step that is decided at `decided_s` has received arrivals.
 
-    `s` is as the step before it left it. Rule V.
+    `s` is as the step before it left it. Rule H2.
     """
     book = s.book[0]
     decodes_alone = book.decode_now == 1 and book.prompt_tokens == 0

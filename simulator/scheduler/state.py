@@ -62,7 +62,6 @@ class SchedulerLimits(NamedTuple):
     host_prefix_blocks: int = 0  # prefix blocks that a second tier in host memory holds
     draft_tokens: int = 0  # draft tokens per sequence and step
     expected_acceptance: bool = False  # produce the expected number of tokens instead of a random one
-    graph_tokens: int = 0  # a step with prompts and more tokens is launched kernel by kernel, without a CUDA graph
     stream_s: float = 0.0  # time of the front end to stream one sequence's token, one sequence after the other
     turnaround_s: float = 0.0  # from the end of a request until its client has the answer and can send the next one
     max_model_len: int = 0  # a request of more tokens, prompt and output, is rejected; 0: no limit

@@ -54,7 +54,6 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         host_prefix_blocks=plan.host_prefix_blocks(prefix_block_tokens) if prefix_block_tokens else 0,
         draft_tokens=deployment.draft_tokens or engine.num_scheduler_steps - 1,
         expected_acceptance=deployment.expected_acceptance,
-        graph_tokens=deployment.graphs.tokens,
         stream_s=deployment.stream_s,
         turnaround_s=float(deployment.request_s(requests.prompt_tokens.mean() if requests else 0.0)),
         max_model_len=0 if assume_fits else _longest(plan),

@@ -16,7 +16,7 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     if book.prompt_tokens == 0:
         return alone_s + first_s, 0.0
     worked_s += _prompt_seconds(s, table)
-    if decoded + book.prompt_tokens <= s.limits.graph_tokens:
+    if decoded + book.prompt_tokens <= table.graph_tokens:
         seconds = max(worked_s + table.gaps_s, table.least_s, table.prompt_pieces_s) + first_s
     else:
         seconds = max(worked_s, table.least_s, table.prompt_least_s) + first_s
@@ -43,17 +43,11 @@ def _decode_seconds(s: State, table: StepTable) -> float:
         return 0.0
     if s.limits.num_scheduler_steps > 1:
         return _steps_at_once_seconds(s, table)
-    ahead = book.tick + 1 + drafts
-    reads, windowed, new = book.base_sum + book.decoding * ahead, 0, book.decoding * (1 + drafts)
-    if s.limits.window > 0:
-        closed = book.decoding - book.open_reads
-        windowed = book.open_base_sum + book.open_reads * ahead + closed * (s.limits.window + drafts)
-    alone = table.token_s[new] + _look_up(table.logit_s, new)
+    new = book.decoding * (1 + drafts)
+    seconds = table.token_s[new] + _look_up(table.logit_s, new)
     if drafts > 0:
-        alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
-    mean, seen = reads / book.decoding, windowed / book.decoding
-    alone += max(table.slopes[0] * reads, table.lone_s[0] * mean)
-    return alone + max(table.slopes[1] * windowed, table.lone_s[1] * seen)
+        seconds += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
+    return _with_cache_reads(s, table, seconds, drafts)
 
 
 @compiled
@@ -63,17 +57,29 @@ def _steps_at_once_seconds(s: State, table: StepTable) -> float:
     Rule Y: each reads one token of every sequence more than the one before it.
     """
     book, count = s.book[0], s.limits.num_scheduler_steps
-    later, windowed = (count - 1) / 2, 0.0  # tokens that a sequence has more on average than in the first of them
+    later = (count - 1) / 2  # tokens that a sequence has more on average than in the first of them
+    each_s = table.token_s[book.decoding] + _look_up(table.logit_s, book.decoding)
+    each_s = _with_cache_reads(s, table, each_s, later)
     reads = book.base_sum + book.decoding * (book.tick + 1 + later)
+    host_s = table.host_s[0] + table.host_s[1] * book.decoding + table.host_s[2] * reads
+    return count * each_s - (count - 1) * host_s
+
+
+@compiled
+def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -> float:
+    """Return `seconds` and how long the decodes read the KV cache, layers with a sliding window last.
+
+    Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than one sequence alone
+    takes for the mean of them (`lone_s`).
+    """
+    book = s.book[0]
+    reads, windowed = book.base_sum + book.decoding * (book.tick + 1 + more), 0.0
     if s.limits.window > 0:
         closed = book.decoding - book.open_reads
         windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
-        windowed += book.decoding * later
-    each_s = table.token_s[book.decoding] + _look_up(table.logit_s, book.decoding)
-    each_s += max(table.slopes[0] * reads, table.lone_s[0] * reads / book.decoding)
-    each_s += max(table.slopes[1] * windowed, table.lone_s[1] * windowed / book.decoding)
-    host_s = table.host_s[0] + table.host_s[1] * book.decoding + table.host_s[2] * reads
-    return count * each_s - (count - 1) * host_s
+        windowed += book.decoding * more
+    seconds += max(table.slopes[0] * reads, table.lone_s[0] * (reads / book.decoding))
+    return seconds + max(table.slopes[1] * windowed, table.lone_s[1] * (windowed / book.decoding))
 
 
 @compiled

@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.cli.answers.load_screen import verdict
-from simulator.cli.output import number
+from simulator.cli.numbers import number
 from simulator.reports.slo import Slo
 from tests.support.commands import answer, printed
 

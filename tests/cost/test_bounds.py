@@ -89,6 +89,17 @@ def test_a_request_alone_takes_hardly_more_than_its_bounds(model, prompt_tokens,
         assert 1 <= report.latencies_s[name].mean() / least_s.mean() < 1.1, name
 
 
+@pytest.mark.parametrize(("device", "most_tokens"), [("h100-sxm", 65), ("a100-sxm-80", 129), ("rtx-4090", 97)])
+def test_a_static_batch_beyond_the_step_table_is_not_below_its_bounds(device, most_tokens):
+    """Its tables end just behind a tile: the last of so many tokens takes longer than one beyond does on average."""
+    given = Settings(max_num_seqs=64, max_num_batched_tokens=most_tokens, changes=("batch_size=64",))
+    batch = Workload(ClosedLoop(64), Independent(Fixed(600), Fixed(1)), 64)
+    scenario = Scenario(deploy("llama-3.2-1b", device, "static-1", settings=given), batch)
+    run = scenario.simulated().run
+    assert len(run.steps) == 1
+    assert bounds(scenario).busy_s <= run.busy_s * ROUNDING
+
+
 def test_what_attention_reads_by_hand():
     """3,000 tokens of prompt, 199 decodes, a window of 1,024.
 

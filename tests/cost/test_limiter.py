@@ -1,6 +1,7 @@
 """Ten scenarios and more, each built so that one known resource limits: the sentence names it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,9 +10,13 @@ from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
+from simulator.reports.report import summarize
 from simulator.roofline.cost import mostly_bound
+from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
+from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
+from tests.support.hand_made import TABLE, requests_of
 
 SLOW_LINK = {"bus_bytes_per_s": 2e9, "latency_s": 1e-5}
 
@@ -53,6 +58,21 @@ def test_the_known_resource_is_named(name):
     assert found.name == name
     words = {"KV cache": "KV-cache capacity", "long prompts": "the longest prompts", "compute": "arithmetic"}
     assert words.get(name, name) in found.sentence
+
+
+def test_a_cache_with_room_for_the_next_prompt_s_window_is_no_limit():
+    """Prompts of 640 tokens take 40 blocks and 3 of a window of 32: of 100, one that runs leaves 57 for the next."""
+    windows = {"window": 32, "window_groups": 1, "window_blocks": 3}
+    limits = SchedulerLimits(CONTINUOUS, 64, 64, 100, 16, admit_full_prompt=False, **windows)
+    together = requests_of([(1e-6 * each, 640, 1) for each in range(20)])
+    report = summarize(simulate(limits, TABLE, together))
+    assert report.run.steps.blocks.max() <= 43 < report.run.steps.waiting.max() + 43
+    found = SimpleNamespace(
+        gain_without=lambda _limit: 2.0, scenario=SimpleNamespace(deployment=deploy("llama-3.2-1b", "l4"))
+    )
+    assert limiter(found, report).name != "KV cache"
+    narrow = summarize(simulate(limits._replace(num_blocks=60), TABLE, together))
+    assert limiter(found, narrow).name == "KV cache"
 
 
 def test_a_queue_without_end_is_said_and_its_resource_named():

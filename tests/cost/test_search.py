@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, own_offer, parse_slo
 from simulator.cost.bounds import bounds
-from simulator.cost.candidate import Candidate
-from simulator.cost.capacity import Capacity, answer
+from simulator.cost.candidate import Candidate, Rental
+from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, answer
 from simulator.cost.light_bounds import Demand, LightBounds
-from simulator.cost.search import LIGHTEST_SHARE, Search, Target, priced_target
+from simulator.cost.search import Search, Target, priced_target
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import deployment_of
 from simulator.deployment.layouts import default_layout
@@ -86,7 +86,7 @@ def exhaustive(library, load: Target, quantile: float) -> dict[str, float]:
         if any(keeps):  # not by a load lighter than any that is searched
             assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
         if any(keeps):
-            cost = load.price(hardware, tp, keeps.index(True) + 1, 0.0, 0.0)
+            cost = load.price(Rental(hardware, tp, keeps.index(True) + 1))
             least[hardware.id] = min(cost, least.get(hardware.id, cost))
     return least
 
@@ -133,7 +133,7 @@ def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo
 
 def chat_load(rate: float, slo: str = "ttft:500ms,tpot:30ms") -> Target:
     workload = Workload(OpenLoop(rate), Independent(LogNormal(600, 1.0), Fixed(100)), 500)
-    return Target(rate, workload, parse_slo(slo), lambda _hardware, devices, replicas, *_: 2.0 * devices * replicas)
+    return Target(rate, workload, parse_slo(slo), lambda of: 2.0 * of.devices * of.replicas)
 
 
 LIBRARY = [(device(kind, speed), tp) for kind in range(3) for speed in (0.25, 1.0) for tp in (1, 2)]
@@ -177,7 +177,7 @@ def test_slower_steps_take_no_fewer_replicas():
 
 def test_most_of_a_large_library_is_cut_without_a_simulation():
     library = [(device(kind, 1.0 + at / 100), tp) for kind in range(3) for at in range(20) for tp in (1, 2)]
-    load = chat_load(2.0)._replace(price=lambda hardware, devices, n, *_: float(hardware.memory_bytes) * devices * n)
+    load = chat_load(2.0)._replace(price=lambda of: float(of.hardware.memory_bytes) * of.devices * of.replicas)
     search = search_of(library, load, top=3)
     search.run()
     assert len(search.found) == 3
@@ -185,9 +185,10 @@ def test_most_of_a_large_library_is_cut_without_a_simulation():
 
 
 def test_a_device_without_a_price_comes_last():
-    load = chat_load(2.0)
-    priced = load._replace(price=lambda hardware, d, n, *_: None if hardware.id.startswith("h100") else 2.0 * d * n)
-    search = search_of(LIBRARY, priced, top=6)
+    def usd_per_hour(of: Rental) -> float | None:
+        return None if of.hardware.id.startswith("h100") else 2.0 * of.devices * of.replicas
+
+    search = search_of(LIBRARY, chat_load(2.0)._replace(price=usd_per_hour), top=6)
     search.run()
     usd = [each.usd_per_hour for each in search.found]
     assert usd[-1] is None
@@ -232,7 +233,7 @@ def test_owned_devices_are_ranked_with_the_electricity_of_their_load():
         paid = answer(each.scenario, load.rate_per_s, Capacity(2.0, each.report, "")).at_load
         assert each.usd_per_hour == pytest.approx(paid.usd_per_hour)
         assert each.usd_per_hour == each.price(load, each.replicas)
-    waiting_usd = [load.price(device(kind, 1.0), 1, 1, 0.0, 0.0) for kind in (0, 1)]
+    waiting_usd = [load.price(Rental(device(kind, 1.0), devices=1)) for kind in (0, 1)]
     assert waiting_usd[1] < waiting_usd[0]
 
 

@@ -20,7 +20,7 @@ USD = {"l40s": 1.0, "h100-sxm": 2.7}
 
 def target(rate: float) -> Target:
     workload = Workload(CHAT.arrivals(rate), CHAT.lengths, 500)
-    return Target(rate, workload, SLO, lambda hardware, devices, n, *_: USD[hardware.id] * devices * n)
+    return Target(rate, workload, SLO, lambda of: USD[of.hardware.id] * of.devices * of.replicas)
 
 
 def searched(rate: float, names=("l40s", "h100-sxm")) -> Search:

@@ -53,6 +53,13 @@ def test_thinking_tokens_come_before_the_first_visible_one():
     assert report.metrics["ttfv"]["mean"] > report.metrics["ttft"]["mean"]
 
 
+def test_steps_that_an_engine_gathers_prompts_for_are_waited_for_in_a_fleet_too():
+    gathering = replace(DEPLOYMENT, engine=DEPLOYMENT.engine.model_copy(update={"gathered_steps": 5}))
+    plain, gathered = (Service(each, 2).report(LOAD.requests()).metrics for each in (DEPLOYMENT, gathering))
+    assert gathered["ttft"]["mean"] - plain["ttft"]["mean"] == pytest.approx(5 * plain["tpot"]["mean"])
+    assert gathered["tpot"]["mean"] == plain["tpot"]["mean"]
+
+
 def test_hours_and_dollars():
     report = Service(DEPLOYMENT, 3).report(LOAD.requests())
     assert report.replica_hours == pytest.approx(3 * report.run.closed_s / 3600)

@@ -222,6 +222,14 @@ def last_step_s(of: Deployment, sequences: int) -> float:
     return float(simulate(limits(of, requests), of.step_table(), requests).steps.seconds[-1])
 
 
+def test_slower_steps_are_launched_by_the_same_graphs():
+    plain = deploy("llama-3.1-8b", "h100-sxm")
+    table, slower = plain.step_table(), replace(plain, step_factor=1.5).step_table()
+    assert slower.graph_tokens == table.graph_tokens == plain.graphs.tokens > 0
+    assert slower.prompt_least_s == 1.5 * table.prompt_least_s > 0.0
+    assert slower.token_s.tolist() == (1.5 * table.token_s).tolist()
+
+
 def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
     plain, padded, whole = (trtllm(*given) for given in ((), PADDED, ("graph_max_batch_size=0",)))
     assert last_step_s(plain, 32) == last_step_s(whole, 32)

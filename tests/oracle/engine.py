@@ -200,7 +200,7 @@ class OracleEngine:
     decode_steps: int = 0  # so far
     admitted_at: int = 0  # of these
     looked: bool = False  # M: whether the last step was open to new requests
-    received_at: int = 0  # of these (V)
+    received_at: int = 0  # of these (H2)
     ratio: float = 0.0  # J
     full: bool = False  # J
     preempted: bool = False  # whether the present step did
@@ -292,7 +292,7 @@ class OracleEngine:
         self.unseen = [each for each in self.unseen if each[1] is not request]
 
     def _see_arrivals(self, now_s: float) -> None:
-        """H: this step was decided when the last one began; if there was nothing to do then, now. V: not every step."""
+        """H: this step was decided when the last one began; if nothing was to do then, now. H2: not every step."""
         unheard = self.decode_steps - self.received_at
         if not self.decoded_alone or unheard >= self.limits.scheduler_recv_interval:
             self.received_at = self.decode_steps

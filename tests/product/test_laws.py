@@ -405,7 +405,7 @@ def test_a_faster_engine_finishes_a_closed_loop_no_later(case, factor):
     assume(limits.policy != STATIC)
     alone = limits._replace(max_num_seqs=1)
     closed = Requests(np.zeros(len(requests)), requests.prompt_tokens, requests.output_tokens, 1)
-    slow = StepTable(*(factor * part for part in table))
+    slow = table.times(factor)
     assert np.allclose(simulate(alone, slow, closed).finished_s, factor * simulate(alone, table, closed).finished_s)
 
 

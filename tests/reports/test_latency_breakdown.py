@@ -48,6 +48,14 @@ def whole(happened: Run, **outside_s: float) -> Report:
     return summarize(happened, steady=False, **outside_s)
 
 
+def test_slots_of_the_queueing_estimate_hold_what_windowed_layers_keep():
+    """152 tokens and half of 16 are ten blocks of 16, of which a window keeps three: 100 blocks hold 7 of 13."""
+    windowed = {"window": 32, "window_groups": 1, "window_blocks": 3, "num_blocks": 100, "max_num_batched_tokens": 256}
+    happened = run([0.0, 1.0, 2.0], [152] * 3, [16] * 3, **windowed)
+    assert Explanation(whole(happened)).queue.slots == 7
+    assert Explanation(whole(run([0.0, 1.0], [152] * 2, [16] * 2, num_blocks=45))).queue.slots == 4
+
+
 def test_the_split_of_two_requests_by_hand():
     # Request 0 decodes while request 1's prompt of 50 adds 50 ms to a step; request 1 waits 10 ms for that step.
     two = whole(run([0.0, 0.10], [100, 50], [4, 2], max_num_batched_tokens=4096), request_s=0.03, network_s=0.1)

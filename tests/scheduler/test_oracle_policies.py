@@ -74,7 +74,7 @@ RULES = {
     "K: drafts": cases(policy=MIXING, groups=WINDOWED, acceptance=st.sampled_from(CHANCES)),
     "K: prefix cache": cases(policy=MIXING, groups=GROUPS, blocks_per_prefix=3, host_prefix_blocks=HOST_BLOCKS),
     "H: one-step lag": cases(policy=MIXING, async_scheduling=True, by_priority=st.booleans()),
-    "V: receiving": cases(policy=MIXING, scheduler_recv_interval=st.integers(2, 9), async_scheduling=st.booleans()),
+    "H2: receiving": cases(policy=MIXING, scheduler_recv_interval=st.integers(2, 9), async_scheduling=st.booleans()),
     "Z: rejected": too_long(policy=MIXING, blocks_per_prefix=3, warm=True, acceptance=st.sampled_from([(), *CHANCES])),
     "Z: windows": too_long(policy=MIXING, groups=GROUPS, prefilled=True),
     "Z: whole prompts": too_long(policy=MIXING, chunked_prefill=False, admit_full_output=True),

@@ -48,8 +48,8 @@ TABLE = StepTable(
     gaps_s=29 * UNIT_S,
     decode_launch_s=np.repeat([0, 1600, 0, 1800], [4, 3, 3, 7]) * UNIT_S,
     decode_graph_s=np.repeat([0, 31, 57, 0], [4, 3, 3, 7]) * UNIT_S,
+    graph_tokens=12,
 )
-GRAPH_TOKENS = 12
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
 
@@ -81,7 +81,7 @@ def seconds(batch: OracleBatch) -> float:
 
 def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
     """N: no less than what launches it takes: one graph, graphs in pieces, or the host, kernel by kernel."""
-    if prompts and tokens <= GRAPH_TOKENS:
+    if prompts and tokens <= TABLE.graph_tokens:
         return max(worked_s + TABLE.gaps_s, TABLE.least_s, TABLE.prompt_pieces_s)
     if prompts:
         return max(worked_s, TABLE.least_s, TABLE.prompt_least_s)
@@ -148,7 +148,6 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         num_scheduler_steps=rules.num_scheduler_steps,
         async_scheduling=rules.async_scheduling,
         scheduler_recv_interval=rules.scheduler_recv_interval,
-        graph_tokens=GRAPH_TOKENS,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,

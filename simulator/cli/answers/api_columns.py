@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from simulator.cli.output import Column, Row, View, count, number
+from simulator.cli.numbers import count, number
+from simulator.cli.output import Column, Row, View
 from simulator.cost.api_prices import ApiPrice, api_prices, edition
 from simulator.cost.break_even import SelfHosting, hosted_usd_per_month
 from simulator.cost.capacity import Answer

@@ -7,10 +7,12 @@ from typing import Annotated
 
 from typer import Option
 
+from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.offer_columns import energy_guesses, packing_columns, price_notes
+from simulator.cli.numbers import count, number
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions
-from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, tried
+from simulator.cli.output import Column, Result, Row, View, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.api_prices import api_prices, edition
 from simulator.cost.batch_work import BatchAnswer, BatchWork, batch_answer

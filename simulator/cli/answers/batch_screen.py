@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from simulator.cli.answers.deployment_columns import common, label
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn, intervals_view
-from simulator.cli.output import Column, Row, View, common, count, label, milliseconds, number, percent, seconds
+from simulator.cli.numbers import count, milliseconds, number, percent, seconds
+from simulator.cli.output import Column, Row, View
 
 SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
 SIZE = Column("batch", "batch", count)

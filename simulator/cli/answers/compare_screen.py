@@ -9,9 +9,10 @@ from functools import cached_property
 from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.routed import routed
 from simulator.cli.layout import Command
-from simulator.cli.output import Column, Result, Row, View, count, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.bounds import REJECTED
-from simulator.cost.candidate import Candidate
+from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
@@ -280,7 +281,7 @@ def excluded(search: Search, options: Options) -> str:
 
 def _usd(search: Search, device: str) -> float:
     """Return the price of a device by the hour, infinity where there is none."""
-    usd = search.load.price(loaded(load_hardware, device), 1, 1, 0.0, 0.0)
+    usd = search.load.price(Rental(loaded(load_hardware, device), devices=1))
     return math.inf if usd is None else usd
 
 

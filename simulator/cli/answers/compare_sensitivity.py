@@ -5,7 +5,8 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from simulator.cli.answers.compare_screen import Compared
-from simulator.cli.output import Column, Row, View, number
+from simulator.cli.numbers import number
+from simulator.cli.output import Column, Row, View
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.sensitivity import End, Knob, Sensitivity, worth_measuring
 from simulator.executors.executor import in_order

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from simulator.cli.answers.deployment_columns import common
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn, intervals_view
 from simulator.cli.answers.load_columns import LOADS
 from simulator.cli.answers.offer_columns import energy_view
+from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.output import Column, Row, View, common, count, number, percent
+from simulator.cli.output import Column, Row, View
 from simulator.deployment.deployment import Deployment
 
 NOTES = (

@@ -8,11 +8,13 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from simulator.cli.answers import load_screen
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.interval_columns import held_out, interval_notes, intervals_by_metric
 from simulator.cli.answers.load_columns import TOTALS
 from simulator.cli.answers.technique_notes import technique_notes
+from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.fleet_options import ClientOptions
-from simulator.cli.output import Column, Result, Row, View, count, evidence, number, percent
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import ENOUGH_REQUESTS, Scenario, draws_for
 from simulator.cost.service import ServiceReport

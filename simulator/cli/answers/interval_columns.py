@@ -6,7 +6,8 @@ from typing import Annotated
 
 from typer import Option
 
-from simulator.cli.output import Column, Row, View, number
+from simulator.cli.numbers import number
+from simulator.cli.output import Column, Row, View
 from simulator.questions.row_intervals import ENDS
 
 

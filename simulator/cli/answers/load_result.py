@@ -2,6 +2,7 @@
 
 import re
 
+from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.interval_columns import (
     IntervalColumn,
     held_out,
@@ -22,7 +23,8 @@ from simulator.cli.answers.load_screen import (
 )
 from simulator.cli.answers.run_details import split_view
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.output import Column, Result, Row, View, common, count, evidence, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.scenario import Scenario
 from simulator.questions.load_question import LoadQuestion
 from simulator.questions.load_rows import METRICS, STATS

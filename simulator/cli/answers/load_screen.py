@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from simulator.cli.answers.deployment_columns import common
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
 from simulator.cli.answers.load_columns import loads
-from simulator.cli.output import Column, Row, View, common, count, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Row, View
 from simulator.cost.scenario import Scenario
 from simulator.questions.load_rows import STATS
 from simulator.reports.slo import Slo

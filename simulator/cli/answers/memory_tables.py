@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simulator.cli.output import Column, Row, View, count, side_by_side
+from simulator.cli.answers.deployment_columns import side_by_side
+from simulator.cli.numbers import count
+from simulator.cli.output import Column, Row, View
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan
 from simulator.deployment.memory_advice import refuse_misfit

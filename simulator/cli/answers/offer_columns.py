@@ -3,7 +3,8 @@
 from dataclasses import asdict, fields
 from datetime import date
 
-from simulator.cli.output import Column, Row, View, number
+from simulator.cli.numbers import number
+from simulator.cli.output import Column, Row, View
 from simulator.cost.bill import tokens_per_s
 from simulator.cost.capacity import Answer
 from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE, Energy, energy

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from simulator.cli.output import Column, Row, View, milliseconds, percent
+from simulator.cli.numbers import milliseconds, percent
+from simulator.cli.output import Column, Row, View
 from simulator.deployment.estimate import Estimate, OpCost, Phase
 from simulator.questions.identity import identity
 from simulator.units import scaled

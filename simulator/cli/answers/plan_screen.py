@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.offer_columns import energy_guesses
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.output import Column, Result, Row, View, count, evidence, number
+from simulator.cli.numbers import count, number
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, PromptSplit
 from simulator.errors import InfercastError
 from simulator.limits import known

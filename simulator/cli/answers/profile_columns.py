@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from simulator.cli.output import Column, Row, count, number
+from simulator.cli.numbers import count, number
+from simulator.cli.output import Column, Row
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Family, Hardware
 from simulator.hardware.prices import PriceList

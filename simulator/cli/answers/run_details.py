@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from simulator.cli.output import Column, Row, View, as_csv, number, percent
+from simulator.cli.numbers import number, percent
+from simulator.cli.output import Column, Row, View, as_csv
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
 from simulator.files import write_whole

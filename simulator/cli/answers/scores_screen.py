@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from simulator.cli.answers.interval_columns import BASIS, IntervalColumn
-from simulator.cli.output import Column, Result, Row, View, count, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Result, Row, View
 from simulator.errors import InterruptedSweepError
 from simulator.units import counted
 from simulator.validation.parallel import INTERRUPTED

@@ -6,7 +6,8 @@ A tier is a way of predicting: from the data sheet's roofline, or from a calibra
 from collections.abc import Mapping, Sequence
 
 from simulator.calibration.comparison import METRICS, StepErrors, relative_errors
-from simulator.cli.output import Column, Row, View, number, percent
+from simulator.cli.numbers import number, percent
+from simulator.cli.output import Column, Row, View
 
 
 def error_row(kind: str, tier: str, errors: StepErrors) -> Row:

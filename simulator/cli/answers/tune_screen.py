@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from simulator.cli.answers.compare_screen import launch_notes, launch_words
 from simulator.cli.answers.cost_question import capacity_ends
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Command
-from simulator.cli.output import Column, Result, Row, View, evidence, number
+from simulator.cli.numbers import number
+from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Trial, Tuned
 from simulator.deployment.deployment import Deployment

@@ -9,15 +9,17 @@ import typer
 from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import Compared, compared_row, excluded, exclusions, first_screen, ties
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.surest import surest_row, surest_words
 from simulator.cli.layout import Format
+from simulator.cli.numbers import number
 from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
-from simulator.cli.output import Result, Row, emit, evidence, number
+from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand

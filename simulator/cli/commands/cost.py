@@ -1,6 +1,5 @@
 """`infercast cost`: what a million tokens costs at a load, and on which devices it costs least."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -13,6 +12,7 @@ from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.batch_cost import OfflineOptions, batch_result
 from simulator.cli.answers.cost_question import CostQuestion
 from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate, headline, table, varying
+from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.offer_columns import energy_guesses, price_notes, spot_notes
@@ -23,7 +23,8 @@ from simulator.cli.options.deployment_options import DeploymentOptions, Details,
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions, SeveralOfferOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
-from simulator.cli.output import Result, Row, common, emit, evidence
+from simulator.cli.output import Result, Row, emit
+from simulator.cost.capacity import cost_rank
 from simulator.questions.sweep import SweepCase
 from simulator.questions.words import plain
 from simulator.reports.slo import Slo
@@ -76,8 +77,7 @@ def command(
 
 def _rank(row: Row) -> tuple[float, bool, float, float]:
     """Return the order of a row: by asked rate, then as `ranked`."""
-    usd = math.inf if row["usd_per_hour"] is None else row["usd_per_hour"]
-    return row["asked_rate_per_s"], not row["replicas"], usd, -row["capacity_per_s"]
+    return row["asked_rate_per_s"], *cost_rank(row["replicas"], row["usd_per_hour"], row["capacity_per_s"])
 
 
 def _result(

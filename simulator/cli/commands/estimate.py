@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from simulator.cli.answers.batch_screen import SIZE, details, table, verdict
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.op_tables import op_rows, op_views
@@ -14,7 +15,7 @@ from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import BATCH, DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
-from simulator.cli.output import Result, Row, emit, evidence
+from simulator.cli.output import Result, Row, emit
 from simulator.deployment.estimate import Estimate
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.sweep import SweepCase

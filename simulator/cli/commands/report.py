@@ -11,6 +11,7 @@ import typer
 from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import Compared, compared_row, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
+from simulator.cli.answers.deployment_columns import labels_of
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.surest import surest_of, surest_words
 from simulator.cli.layout import columns, wrapped
@@ -18,7 +19,7 @@ from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
-from simulator.cli.output import exit_if_interrupted, labels_of, tried
+from simulator.cli.output import exit_if_interrupted, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate

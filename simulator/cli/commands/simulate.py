@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from simulator.cli.answers.deployment_columns import common
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.load_columns import loads
@@ -13,7 +14,7 @@ from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.workload_options import RunOptions, SloOptions, WorkloadOptions
-from simulator.cli.output import Result, Row, common, emit
+from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import progress_bar
 from simulator.html.page import refuse_ending
 from simulator.questions.load_question import LoadQuestion, SimulatedLoad

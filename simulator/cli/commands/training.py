@@ -6,12 +6,14 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from simulator.cli.answers.deployment_columns import evidence, side_by_side
 from simulator.cli.answers.interval_columns import IntervalColumn, IntervalOptions
 from simulator.cli.layout import Format
+from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import WorkloadOptions
-from simulator.cli.output import Column, Result, Row, count, emit, evidence, number, percent, side_by_side, tried
+from simulator.cli.output import Column, Result, Row, emit, tried
 from simulator.cli.progress import progress_bar
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts, power_w

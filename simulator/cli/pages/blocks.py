@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import simulator
+from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.fitted import fitted_view
 from simulator.cli.answers.interval_columns import IntervalColumn
-from simulator.cli.output import Column, Result, Row, View, evidence
+from simulator.cli.output import Column, Result, Row, View
 from simulator.day import TODAY, today
 from simulator.deployment.deployment import Deployment
 from simulator.html.page import Block, CommandBlock, Folded, HeadCell, Page, PageSection, Prose, TableBlock, TableCell

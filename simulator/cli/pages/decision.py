@@ -12,7 +12,8 @@ from simulator.cli.answers.load_curve import load_curve
 from simulator.cli.answers.offer_columns import energy_guesses
 from simulator.cli.answers.routed import routed
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.output import Column, Row, View, count, number, percent
+from simulator.cli.numbers import count, number, percent
+from simulator.cli.output import Column, Row, View
 from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.cli.output import Result, labels_of
+from simulator.cli.answers.deployment_columns import labels_of
+from simulator.cli.output import Result
 from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import drawn, memory_section
 from simulator.cost.service import ServiceReport

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from simulator.cli.answers.deployment_columns import labels_of
 from simulator.cli.answers.load_screen import busiest, sent_load
-from simulator.cli.output import Result, labels_of, number, percent
+from simulator.cli.numbers import number, percent
+from simulator.cli.output import Result
 from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import Ran, load_section, memory_section, request_section, step_section
 from simulator.deployment.deployment import Deployment

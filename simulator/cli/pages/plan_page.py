@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from simulator.cli.output import Column, Result, View, count, labels_of, number
+from simulator.cli.answers.deployment_columns import labels_of
+from simulator.cli.numbers import count, number
+from simulator.cli.output import Column, Result, View
 from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
     Ran,

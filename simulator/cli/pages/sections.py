@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from simulator.cli.answers.memory_tables import ledger_view, plan_row
 from simulator.cli.answers.op_tables import phase_view
 from simulator.cli.answers.run_details import split_view
-from simulator.cli.output import Column, Row, View, number, percent
+from simulator.cli.numbers import number, percent
+from simulator.cli.output import Column, Row, View
 from simulator.cli.pages.blocks import table_of
 from simulator.cost.capacity import Answer
 from simulator.cost.packing import Packing
