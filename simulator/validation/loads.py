@@ -97,8 +97,8 @@ def _queues(deployment: Deployment, batch: Batch) -> bool:
     """Tell whether some requests of a batch wait until there is KV cache for them."""
     engine = deployment.engine
     queues = engine.policy in ("continuous", "prompts-first") and not engine.is_reserved
-    tokens = batch.size * (batch.context_tokens + batch.prompt_tokens + batch.output_tokens)
-    return queues and batch.output_tokens > 1 and tokens > memory_plan(deployment).cache_tokens
+    tokens = batch.context_tokens + batch.prompt_tokens + batch.output_tokens
+    return queues and batch.output_tokens > 1 and batch.size > memory_plan(deployment).sequences(tokens)
 
 
 def _queued(placed: Placed, sizes: BatchSizes) -> LoadQuestion:
