@@ -1,10 +1,14 @@
 """Products in llama.cpp as its own test-backend-ops timed them: 4096 x 14336 of 512 tokens."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
+from simulator.models.number_formats import number_format
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.roofline import Rates
@@ -23,7 +27,7 @@ def flops_per_s(device: str, engine: str, stored: str) -> float:
     ("device", "engine", "stored", "tera_flops_per_s"),
     [  # pull requests of ggml-org/llama.cpp: 14624, 17879, 14324, 17437, 11595, 12260, 25380, 24404, 17813
         ("mi300x", "llama.cpp-b1500", "fp16", 74.0),
-        ("mi300x", "llama.cpp-b6325", "q4_0", 55.6),
+        ("mi300x", "llama.cpp-b1500", "q4_0", 55.6),
         ("rx-7900-xtx", "llama.cpp-b6325", "bf16", 60.0),
         ("rx-7800-xt", "llama.cpp-b6325", "bf16", 31.4),
         ("rx-9070-xt", "llama.cpp-b6325", "bf16", 92.0),
@@ -48,7 +52,7 @@ def test_arc_a_has_no_matrix_units_over_vulkan(engine):
 
 
 def test_a_generation_of_instinct_multiplies_as_the_one_before_it_in_proportion_to_its_peak():
-    """ggml takes gfx950 for CDNA 3 (GGML_CUDA_CC_IS_CDNA3)."""
+    """ggml took gfx950 for CDNA 3, and has the same kernels for it since (ggml-org/llama.cpp pull request 21570)."""
     share = {device: flops_per_s(device, "llama.cpp-b6325", "q4_0") for device in ("mi300x", "mi355x")}
     assert share["mi355x"] / 2500 == pytest.approx(share["mi300x"] / 1307, rel=0.25)
 
@@ -79,3 +83,23 @@ def test_one_row_over_vulkan_on_polaris(stored, measured_s):
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=stored))
     seconds = Rates(hardware, kernels).cost(op, Counts(1.0, 1.0)).seconds - kernels.start_s(hardware, "fp16", op)
     assert seconds == pytest.approx(measured_s, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("device", "timed"),
+    [
+        ("mi300x", {64: 21.0, 128: 25.5, 256: 41.2, 512: 77.2}),
+        ("rx-7900-xtx", {32: 4.95, 64: 6.17, 128: 6.77, 256: 12.9, 512: 23.7}),
+    ],
+)
+def test_experts_of_a_prompt_run_at_the_rates_that_ggml_timed(device, timed):
+    """4 of 32 experts of 2048 x 1792 in q4_K (ggml-org/llama.cpp pull requests 18896 and 17879, test-backend-ops)."""
+    hardware, flops = load_hardware(device), 4 * 2.0 * 2048 * 1792
+    bytes_each = 2048 * 1792 * number_format("q4_K_M").size_bytes
+    op = Op(name="experts", rate="gemm", format="q4_K_M", flops=Counts(tokens=flops), experts=Experts(32, 4))
+    op = replace(op, inputs=2048, columns=1792, expert_bytes=bytes_each)
+    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    seconds = [float(rates.cost(op, Counts(tokens=float(tokens))).seconds) for tokens in timed]
+    errors = [math.log(flops * n / at / 1e12 / rate) for (n, rate), at in zip(timed.items(), seconds, strict=True)]
+    assert max(map(abs, errors)) < 0.25
+    assert abs(sum(errors) / len(errors)) < 0.15
