@@ -103,3 +103,13 @@ def test_experts_of_a_prompt_run_at_the_rates_that_ggml_timed(device, timed):
     errors = [math.log(flops * n / at / 1e12 / rate) for (n, rate), at in zip(timed.items(), seconds, strict=True)]
     assert max(map(abs, errors)) < 0.25
     assert abs(sum(errors) / len(errors)) < 0.15
+
+
+@pytest.mark.parametrize("device", ["mi50-32", "rx-6800", "mi210"])
+def test_a_lane_multiplies_a_row_of_k_quants_as_fast_on_older_radeon_as_on_radeon_8060s(device):
+    """4.9 operations a weight: at 1 and 2 FLOPs of fp32 for each operation that the peaks count."""
+    share = {
+        each: load_engine("llama.cpp-b6325").kernels_on(load_hardware(each)).vector_share("q4_K_M")
+        for each in (device, "strix-halo")
+    }
+    assert share[device] == pytest.approx(2 * share["strix-halo"], rel=0.02)
