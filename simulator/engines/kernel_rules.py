@@ -188,6 +188,11 @@ class KernelRules(Strict):
         description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"
         " expert sees few of them; none: `expert_tile`, if it was fitted",
     )
+    expert_launches: tuple[Positive, Positive] | None = Field(
+        None,
+        description="kernels of routed experts up to the first GEMM and those from there on, counted in launches of a"
+        " dense GEMM, which may stand for several kernels; none: as grouped GEMMs have them",
+    )
     k_loop_s: Seconds | None = Field(
         None,
         description="per element of K (the inputs) of routed experts' GEMMs: a tile reads K in steps, each of which"

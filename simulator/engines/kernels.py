@@ -183,8 +183,11 @@ class Kernels(Strict):
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
-        own = self.experts_of(op.format, hardware, op.experts) if op.experts and op.rate == "gemm" else None
-        return int(own.launches[op.shared_inputs == NOTHING]) if own and own.launches else op.launches
+        if op.experts is None or op.rate != "gemm":
+            return op.launches
+        own = self.experts_of(op.format, hardware, op.experts)
+        counted = own.launches if own else self.rules.expert_launches
+        return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.

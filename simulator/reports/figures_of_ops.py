@@ -133,7 +133,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
         **{"experts_launch_s": not own, "asked_experts": True},
-        **dict.fromkeys(("expert_tile", "expert_tiles", "k_loop_s"), not grouped),
+        **dict.fromkeys(("expert_tile", "expert_tiles", "expert_launches", "k_loop_s"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
         "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),

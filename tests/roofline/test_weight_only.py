@@ -9,13 +9,14 @@ from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
+from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.cost import Cost
 from simulator.roofline.roofline import Rates
 from simulator.roofline.step_floor import step_floor
 from simulator.roofline.weight_only import rows_of
-from tests.support.kernels import kernels_with
+from tests.support.kernels import figure, kernels_with
 
 HALO = load_hardware("strix-halo")
 SIDE = 4096
@@ -75,6 +76,16 @@ def test_experts_of_a_few_tokens_are_multiplied_by_vector_units():
     rule = {"vector_rows": 8.0, "vector": 0.1, "vector_expert_tokens": 1.0}
     assert cost(op, 1.0, **rule).compute_s == pytest.approx(2 * WEIGHTS / 2.97e12)
     assert cost(op, 2.0, **rule).compute_s == cost(op, 2.0).compute_s
+
+
+def test_experts_start_in_as_many_launches_as_an_engine_counts():
+    """One for each of two GEMMs where ggml fuses the choice of experts; the first has five where nobody counted."""
+    first, last = (op for op in load_model("qwen3-30b-a3b").ops(Layout()) if op.experts and op.rate == "gemm")
+    ggml = kernels_with(expert_launches=(figure(1.0), figure(1.0)))
+    assert [ggml.launches(op, HALO) for op in (first, last)] == [1, 1]
+    assert [kernels_with().launches(op, HALO) for op in (first, last)] == [5, 1]
+    assert ggml.launches(product(), HALO) == 1
+    assert ggml.start_s(HALO, "fp16", first) == kernels_with().start_s(HALO, "fp16", first) / 5
 
 
 @pytest.mark.parametrize("build", ["b1500", "b6325"])
