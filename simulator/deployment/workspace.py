@@ -70,14 +70,13 @@ def _routed_bytes(deployment: Deployment) -> float:
     getWorkspaceDeviceBufferSizes: num_moe_inputs = experts_per_token * num_rows, read 2026-11-27).
     """
     gemms = [op for op in deployment.ops if op.experts is not None and op.rate == "gemm"]
-    sorts = deployment.kernels.rules.sorts_inputs
-    most = 0.0
+    kernels, most = deployment.kernels, 0.0
     for up, down in zip(gemms[::2], gemms[1::2], strict=True):
         inputs = down.columns  # of the first GEMM: what the second one puts out
         number = float(up.activation_bytes.tokens) / (inputs + up.columns)  # bytes of one column of all chosen experts
         middle = float(down.activation_bytes.tokens) / number - down.columns
         columns = max(up.columns, down.columns) + middle
-        if sorts and not deployment.kernels.experts_of(up.format, deployment.hardware, up.experts):
+        if (kernels.experts_of(up.format, deployment.hardware, up.experts) or kernels.rules).sorts_inputs:
             number = deployment.layout.activation_bytes * up.experts.chosen  # type: ignore[union-attr]
             columns = down.columns + max(up.columns, down.columns)
         most = max(most, number * columns)

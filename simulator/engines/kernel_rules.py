@@ -47,11 +47,11 @@ KindName = Annotated[str, AfterValidator(_known_kind)]  # of a format, or of a t
 
 
 class ExpertKernels(Strict):
-    """Kernels of routed experts in some formats, on some families of devices, that are no grouped GEMMs of the engine.
+    """Kernels of routed experts in some formats, on some families of devices, that have times of their own.
 
-    They gather their inputs as they read them. `compute` is their share of the device's compute fraction, beside those
-    of all GEMMs, in place of the multipliers that were fitted to grouped GEMMs and to other weight-only formats
-    (`experts`, `block_experts`, `unpacked`, `expert_tile`).
+    They gather their inputs as they read them, but where they sort them (`sorts_inputs`). `compute` is their share of
+    the device's compute fraction, beside those of all GEMMs, in place of the multipliers that were fitted to grouped
+    GEMMs and to other weight-only formats (`experts`, `block_experts`, `unpacked`, `expert_tile`).
     """
 
     formats: tuple[FormatName, ...]
@@ -70,6 +70,7 @@ class ExpertKernels(Strict):
         None,
         description="of a layer's kernels beside its two GEMMs, where their sum was measured; none: their launches",
     )
+    sorts_inputs: bool = Field(False, description="as KernelRules.sorts_inputs: they are grouped GEMMs, too")
     unpack_flops: Positive | None = Field(
         None,
         description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"

@@ -147,8 +147,8 @@ class Rates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        gathers = self.kernels.experts_of(op.format, self.hardware, op.experts) is not None
-        sorts = shared and self.kernels.rules.sorts_inputs and not gathers
+        own = self.kernels.experts_of(op.format, self.hardware, op.experts)
+        sorts = shared and (own or self.kernels.rules).sorts_inputs
         if self.light or not (late or sorts):
             return 0.0
         taken = counts.dot(op.flops) / (2.0 * op.columns)

@@ -7,6 +7,7 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
+from simulator.deployment.workspace import workspace
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
@@ -94,6 +95,40 @@ def test_experts_of_tensorrt_llm_take_their_published_times_on_blackwell(stored)
     for tokens, ms in TRTLLM_GEN[stored].items():
         predicted_s = sum(float(rates.cost(op, Counts(1.0, float(tokens))).seconds) for op in ops)
         assert 1e3 * predicted_s == pytest.approx(ms, rel=0.13), tokens
+
+
+# us of TensorRT-LLM's CUTLASS experts (FlashInfer's cutlass_fused_moe) in nvfp4 on a B300 by tokens, 32 of DeepSeek's
+# 256, with what routes, quantises and sums: sgl-project/sglang pull request 40105 (2026-09)
+CUTLASS_NVFP4 = {
+    **{1: 52.7, 2: 57.9, 4: 70.7, 8: 86.4, 16: 98.5, 32: 129.3, 64: 159.8, 128: 163.6, 256: 173.8, 512: 181.2},
+    **{1024: 200.4, 2048: 224.8, 4096: 280.3, 8192: 432.9, 16384: 715.8},
+}
+
+
+def cutlass_us(release: str, device: str, tokens: float) -> float:
+    """Return the microseconds of 32 of DeepSeek's 256 experts in nvfp4, drawn alike, in TensorRT-LLM."""
+    layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
+    hardware = load_hardware(device)
+    rates = Rates(hardware, load_engine(f"tensorrt-llm-{release}").kernels_on(hardware))
+    routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype="nvfp4")) if op.experts]
+    ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
+    return 1e6 * sum(float(rates.cost(op, Counts(1.0, tokens)).seconds) for op in ops)
+
+
+def test_experts_in_nvfp4_of_tensorrt_llm_1_2_are_cutlass_on_blackwell():
+    """15 times within 4 % on average; tiles are not padded, and the kernels of 1.0 were slower."""
+    errors = [np.log(cutlass_us("1.2", "b300-sxm", float(n)) / us) for n, us in CUTLASS_NVFP4.items()]
+    assert np.abs(errors).mean() < 0.04
+    assert np.abs(errors).max() < 0.13
+    assert cutlass_us("1.0", "b200-sxm", 16384.0) > 1.4 * cutlass_us("1.2", "b200-sxm", 16384.0)
+
+
+def test_cutlass_experts_have_room_for_sorted_copies():
+    """A rank of four has room for all 8 copies of each token: 2 x 4,096 numbers of 16 bits for each."""
+    layout = Layout(ep=4, dp=4, weight_dtype="nvfp4", cache_dtype="fp8")
+    found = deploy("qwen3-235b-a22b", "gb200", "tensorrt-llm-1.2", layout, Settings(max_num_batched_tokens=8192))
+    tokens, copies = 4 * 8192, 8 * 2 * 4096 * 2
+    assert workspace(found).activation_bytes == pytest.approx(tokens * (copies + 2 * 4096 * 2 / 4))
 
 
 def test_flashattention_3_loses_time_to_a_cache_in_fp8():
