@@ -209,7 +209,7 @@ class Mlperf(Recipe):
         return interactive if self.setup.scenario == "Interactive" else server
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return gamma gaps whose shape is the number of replicas: Poisson arrivals that replicas take in turn.
+        """Return a replica's share of Poisson arrivals that a balancer deals.
 
         A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
         NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
@@ -218,7 +218,7 @@ class Mlperf(Recipe):
         """
         if is_amd_v4(self.setup):
             return Released(rate_per_s, BATCHER_S * replicas)
-        return OpenLoop(rate_per_s, float(replicas))
+        return OpenLoop(rate_per_s, float(replicas), replicas)
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:
