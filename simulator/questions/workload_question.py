@@ -45,8 +45,9 @@ class WorkloadQuestion:
 
     Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Comma lists of
     lengths, rates, burstiness and requests in flight make every combination. Lengths are in tokens, `request_rate` is
-    in requests/s over all replicas (inf for all at once), `release_period` in seconds; `balanced`: replicas share
-    the load through a balancer that picks the one with the fewest in flight. The names are those of `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
+    in requests/s over all replicas (inf for all at once), `release_period` in seconds; `balanced`: replicas
+    share the load through a balancer that picks the one with the fewest in flight. The names are those of
+    `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
     `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
 
     >>> [(rate, workload)] = WorkloadQuestion(workload="chat", request_rate="2", num_prompts=1_000).workloads()
@@ -213,7 +214,11 @@ class WorkloadQuestion:
             contradiction = "--balanced with --burstiness, --release-period, --max-concurrency or --trace"
             raise WorkloadError(contradiction, because, "Leave --balanced out")
         rates = (number(each, "--request-rate") for each in listed(self.request_rate, "--request-rate") if each)
-        options = {"--burstiness": self.burstiness, "--release-period": self.release_period, "--balanced": self.balanced}
+        options = {
+            "--burstiness": self.burstiness,
+            "--release-period": self.release_period,
+            "--balanced": self.balanced,
+        }
         given = next((name for name, value in options.items() if value), "")
         if given and math.inf in rates:
             because = "all requests come at once, without gaps"

@@ -5,9 +5,10 @@ Harness: closed/NVIDIA/configs of mlcommons/inference_results_v4.1 and v5.0 and 
 ntuhpc/inference_results_v5.1, entry by entry on 2026-11-27), builder.py of v-shobhit/inference_results_v4.1; for AMD
 closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and harness_llm/models of
 closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1 (2026-11-21, 22 and 27); of v4.1 closed/{ASUSTeK,Fujitsu}/configs,
-closed/HPE/configs with its copy of NVIDIA's as submitted (GH200's Mixtral: 3,072 sequences at the stated 51 requests/s;
-what was read before, 1,024 at 40, was a draft; 2026-11-27), and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on each two of four L40S
-(code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
+and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on each two of four L40S
+(code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24. Of v4.1 closed/HPE/configs,
+too, whose copy of NVIDIA's is the submitted one (GH200's Mixtral has 51 requests/s there, as its log says; read
+2026-11-27).
 """
 
 import re
@@ -84,10 +85,10 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
 )
 # where a submitter's entry is not as the others'. HPE's 8B is served by trtllm-serve (workers_per_core), the others' by
 # the C++ engine: a guess from their flags, which are for its builder (gemm_swiglu_plugin) and ask for no such workers
-SUBMITTED: tuple[tuple[str, str, tuple[str, ...], str, Entry], ...] = (
-    ("HPE", "llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99)),
-    ("HPE", "mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97)),
-    ("HPE", "mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97)),
+SUBMITTED: tuple[tuple[str, tuple[str, tuple[str, ...], str, Entry]], ...] = (
+    ("HPE", ("llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99))),
+    ("HPE", ("mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97))),
+    ("HPE", ("mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97))),
 )
 H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96", "gh200-144"), ("h100-pcie",), ("l40s",)
 UNBRIDGED = {"h100-nvl": "h100-nvl-unbridged", "h100-pcie": "h100-pcie-unbridged"}  # without their NVLink bridge
@@ -116,10 +117,10 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
     ("mixtral-8x7b", GH200, "", _v4(1, 3072)),
 )
 V4_SUBMITTED = (  # where a submitter of v4.1 set something else
-    ("HPE", "llama-2-70b", H100, "O", _v4(2, 896, memory=0.95)),
-    ("HPE", "llama-2-70b", H100, "", _v4(2, 1024, memory=0.97)),
-    ("HPE", "llama-2-70b", H100_NVL, "O", _v4(2, 1300, memory=0.95)),
-    ("HPE", "llama-2-70b", H100_NVL, "", _v4(2, 1024, memory=0.95)),
+    ("HPE", ("llama-2-70b", H100, "O", _v4(2, 896, memory=0.95))),
+    ("HPE", ("llama-2-70b", H100, "", _v4(2, 1024, memory=0.97))),
+    ("HPE", ("llama-2-70b", H100_NVL, "O", _v4(2, 1300, memory=0.95))),
+    ("HPE", ("llama-2-70b", H100_NVL, "", _v4(2, 1024, memory=0.95))),
 )
 RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
 
@@ -175,7 +176,7 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
         return None
     else:
         submitted, usual = (V4_SUBMITTED, (*V4_ENTRIES, *ENTRIES)) if is_v4(setup) else (SUBMITTED, ENTRIES)
-        known = (*(entry for by, *entry in submitted if by == setup.submitter), *usual)
+        known = (*(entry for by, entry in submitted if by == setup.submitter), *usual)
     found = (
         each
         for name, families, scenarios, each in known
