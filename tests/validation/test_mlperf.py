@@ -301,6 +301,13 @@ def test_four_devices_on_one_board_have_six_links_a_pair():
     assert four[4].bus_bytes_per_s == eight[4].bus_bytes_per_s
 
 
+def test_the_tokens_of_a_step_are_those_of_a_stage():
+    """Cisco's H100 have 1,024 sequences and 1,024 tokens in each of two stages: no step is longer."""
+    given = {**SERVER, **B200, "hardware": "H100 SXM 80GB", "engine": "TensorRT 10.8", "devices": 2}
+    found = place(setup(**given | AT_ONCE, model="Llama-2-70b", submitter="Cisco")).deployment
+    assert (found.layout.pp, found.max_num_seqs, found.max_num_batched_tokens) == (2, 2048, 1024)
+
+
 @pytest.mark.parametrize(
     ("hardware", "model", "submitter", "expected"),
     [  # most sequences and share of the memory of a server of v4.1
