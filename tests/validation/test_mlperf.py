@@ -236,6 +236,7 @@ def test_entries_of_version_4_1(hardware, engine, devices, expected):
     layout = found.layout
     shown = (found.hardware.id, found.engine.id, layout.weight_dtype, layout.tp, found.max_num_seqs)
     assert shown == expected
+    assert not found.engine.chunked_prefill
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
     ("llama-2-70b", H100_PCIE, "O", _v4(2, 896, memory=0.97)),
     ("llama-2-70b", H100_PCIE, "", _v4(2, 896, memory=0.95)),
     ("llama-2-70b", L40S, "", _v4(4, 1024)),
+    ("llama-2-70b", BLACKWELL, "", _v4(1, 2048, 3584, 0.97)),  # GB200's, at as many requests/s, in v-shobhit's copy
     ("mixtral-8x7b", H100, "O", _v4(1, 896, 8192)),
     ("mixtral-8x7b", H100, "", _v4(1, 896)),
     ("mixtral-8x7b", H200, "O", _v4(1, 3072)),
