@@ -241,7 +241,7 @@ class Scenario:
     def _early_s(self, run: Run | FleetRun) -> Floats:
         """Return the seconds by which requests came before they were drawn: within the step under way then.
 
-        No step sees them sooner, for it has begun; so only their latencies grow.
+        No step sees them sooner, for it has begun; so only their latencies grow, by what a breakdown has beside steps.
         """
         arrivals, at_s = self.workload.arrivals, run.requests.arrival_s
         if run.requests.concurrency or not isinstance(arrivals, OpenLoop) or arrivals.balanced_over == 1:
