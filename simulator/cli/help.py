@@ -19,8 +19,8 @@ GROUPS = {  # by the first flag of an option
     "Load and SLO": (
         "--workload --request-rate --rate --max-concurrency --input-len --output-len --batch --context-len --slo "
         "--slo-share --within-slo --num-prompts --trace --trace-columns --rate-curve --random-range-ratio --client "
-        "--burstiness --release-period --prefix-len --num-prefixes --num-dataset-entries --dataset-sampling-strategy "
-        "--warmup-request-count --whole-run --seed"
+        "--burstiness --balanced --release-period --prefix-len --num-prefixes --num-dataset-entries "
+        "--dataset-sampling-strategy --warmup-request-count --whole-run --seed"
     ),
     OWN: "",
     "Clients": (

@@ -4,6 +4,9 @@ from collections import deque
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+import numpy as np
+
+from simulator.arrays import Floats
 from simulator.cost.packing import Packing, ReplicaSize, replica_size
 from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.deployment.deployment import Deployment
@@ -18,10 +21,11 @@ from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
 from simulator.simulation.engine_loop import Progress, Run
 from simulator.simulation.fleet import Fleet, simulate_fleet
+from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
-from simulator.workloads.arrivals import RecordedArrivals
+from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
 from simulator.workloads.workload import Requests, Workload
 
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # a load of fewer requests is drawn up to 5 times: one small draw is noisy
@@ -71,14 +75,21 @@ def shared_table(deployment: Deployment) -> StepTable:
 
 
 def report_of(
-    run: Run, deployment: Deployment, slo: Slo | None = None, *, steady: bool, network_s: float = 0.0
+    run: Run | FleetRun,
+    deployment: Deployment,
+    slo: Slo | None = None,
+    *,
+    steady: bool,
+    network_s: float = 0.0,
+    early_s: Floats | float = 0.0,
 ) -> Report:
     """Return the numbers of a run of a deployment, with what its requests take outside of the steps.
 
-    `steady` and `network_s` as `summarize` takes them. Where prompts are gathered (`Engine.gathered_steps`), one waits
-    for others during some decode steps, each as long as the run's mean TPOT.
+    `steady` and `network_s` as `summarize` takes them; `early_s`: by which each request came before it was drawn. Where
+    prompts are gathered (`Engine.gathered_steps`), one waits for others during some decode steps, each as long as the
+    run's mean TPOT.
     """
-    request_s = deployment.request_s(run.requests.prompt_tokens)
+    request_s = deployment.request_s(run.requests.prompt_tokens) + early_s
     report = summarize(run, slo, steady=steady, request_s=request_s, network_s=network_s)
     if not (steps := 0 if deployment.light else deployment.engine.gathered_steps):
         return report
@@ -242,4 +253,19 @@ class Scenario:
             run = simulate_replica(pool, requests, progress)
         else:
             run = simulate_fleet(Fleet(pool, self.router), requests, progress=progress)
-        return replace(report_of(run, self.deployment, self.slo, steady=steady), replicas=self.shares)
+        report = report_of(run, self.deployment, self.slo, steady=steady, early_s=self._early_s(run))
+        return replace(report, replicas=self.shares)
+
+    def _early_s(self, run: Run | FleetRun) -> Floats:
+        """Return the seconds by which requests came before they were drawn: within the step under way then.
+
+        No step sees them sooner, for it has begun; so only their latencies grow, by what a breakdown has beside steps.
+        """
+        arrivals, at_s = self.workload.arrivals, run.requests.arrival_s
+        if run.requests.concurrency or not isinstance(arrivals, OpenLoop) or arrivals.balanced_over == 1:
+            return np.zeros(len(at_s))
+        order = np.argsort(run.steps.start_s, kind="stable")
+        last = order[np.maximum(0, np.searchsorted(run.steps.start_s[order], at_s, "right") - 1)]
+        since_s = at_s - run.steps.start_s[last]
+        under_way = (since_s >= 0) & (since_s < run.steps.seconds[last])
+        return arrivals.early_share * np.where(under_way, since_s, 0.0)

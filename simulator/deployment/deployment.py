@@ -66,7 +66,7 @@ class Deployment:
             given, layers = f"pp {self.layout.pp}", len(self.model.layer_names)
             because = f"each stage has a layer at least, and {self.model.id} has {layers}"
             raise InfercastError(given, because, f"Give --pp {layers} or less")
-        if self.max_num_seqs > self.max_num_batched_tokens:
+        if self.max_num_seqs > self.max_num_batched_tokens * self.layout.pp:  # stages share the sequences
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", MORE_TOKENS)
         self._refuse_drafts()

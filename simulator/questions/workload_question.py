@@ -45,7 +45,8 @@ class WorkloadQuestion:
 
     Each field is an option of the command line, whose help explains it (`infercast simulate --help`). Comma lists of
     lengths, rates, burstiness and requests in flight make every combination. Lengths are in tokens, `request_rate` is
-    in requests/s over all replicas (inf for all at once), `release_period` in seconds. The names are those of
+    in requests/s over all replicas (inf for all at once), `release_period` in seconds; `balanced`: replicas
+    share the load through a balancer that picks the one with the fewest in flight. The names are those of
     `vllm bench serve`; `num_dataset_entries`, `dataset_sampling_strategy` and `warmup_request_count` are AIPerf's.
     `prefix_len` tokens come before each prompt's own, one of `num_prefixes`.
 
@@ -64,6 +65,7 @@ class WorkloadQuestion:
     request_rate: str = ""
     burstiness: str = ""
     release_period: float = 0.0
+    balanced: bool = False
     max_concurrency: str = ""
     num_prompts: int | None = None
     num_dataset_entries: int = 0
@@ -101,6 +103,9 @@ class WorkloadQuestion:
         (8.0, 2.0)
         """
         self._refuse_contradictions()
+        if self.balanced and replicas == 1:
+            because = "a load is balanced over several replicas, each of which is simulated behind a router"
+            raise WorkloadError("--balanced with one share", because, "Give --replicas without --router")
         if self.trace is not None:
             return self._trace_workloads(self.trace, replicas)
         return [one._workload(replicas) for one in self.each()]
@@ -123,7 +128,7 @@ class WorkloadQuestion:
         rate = number(self.request_rate, "--request-rate")
         at_once = math.isinf(rate) and rate > 0
         count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
-        arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness)
+        arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness, replicas)
         return None if at_once else rate, replace(template, arrivals=arrivals, request_count=count)
 
     @property
@@ -144,7 +149,9 @@ class WorkloadQuestion:
             )
         return max(1, self.num_prompts // replicas)
 
-    def _arrivals(self, rate_per_s: float, burstiness: float) -> Arrivals:
+    def _arrivals(self, rate_per_s: float, burstiness: float, replicas: int) -> Arrivals:
+        if self.balanced:  # of Poisson arrivals, which replicas take nearly in turn
+            return OpenLoop(rate_per_s, float(replicas), replicas)
         return Released(rate_per_s, self.release_period) if self.release_period else OpenLoop(rate_per_s, burstiness)
 
     @property
@@ -202,8 +209,17 @@ class WorkloadQuestion:
             because = "a batcher holds Poisson arrivals at a rate of your own"
             contradiction = "--release-period with --burstiness, --max-concurrency or --trace"
             raise WorkloadError(contradiction, because, "Leave --release-period out")
+        if self.balanced and (self.burstiness or self.release_period or self.max_concurrency or self.trace):
+            because = "replicas share Poisson arrivals at a rate of your own"
+            contradiction = "--balanced with --burstiness, --release-period, --max-concurrency or --trace"
+            raise WorkloadError(contradiction, because, "Leave --balanced out")
         rates = (number(each, "--request-rate") for each in listed(self.request_rate, "--request-rate") if each)
-        given = "--burstiness" if self.burstiness else "--release-period" if self.release_period else ""
+        options = {
+            "--burstiness": self.burstiness,
+            "--release-period": self.release_period,
+            "--balanced": self.balanced,
+        }
+        given = next((name for name, value in options.items() if value), "")
         if given and math.inf in rates:
             because = "all requests come at once, without gaps"
             raise WorkloadError(f"{given} with --request-rate inf", because, f"Leave {given} out")

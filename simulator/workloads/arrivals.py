@@ -48,6 +48,9 @@ class OpenLoop:
     1/sqrt(burstiness); vLLM's `--request-rate` and `--burstiness`. The first request arrives at 0. Gaps are drawn for
     rate 1 and divided by the rate, so that two rates of one seed are compared on the same arrivals.
 
+    `balanced_over`: this is what one of so many replicas is sent by a balancer that picks the one with the fewest
+    requests in flight. It comes early in a step, for then the replica has just finished some (`early_share`).
+
     Raises WorkloadError for a rate or burstiness that is 0, negative or NaN, and for an infinite rate.
 
     >>> OpenLoop(4, burstiness=math.inf).times_s(3, np.random.default_rng(0))
@@ -56,6 +59,7 @@ class OpenLoop:
 
     rate_per_s: float
     burstiness: float = 1.0
+    balanced_over: int = 1
     concurrency: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -76,6 +80,18 @@ class OpenLoop:
         """Return the same process at another mean rate in requests/s."""
         return replace(self, rate_per_s=rate_per_s)
 
+    @property
+    def early_share(self) -> float:
+        """Share of the time since the step under way began by which a request came earlier than it is drawn.
+
+        Replicas end their steps at random; until n of them have evened out, the arrivals of all go to few of them for
+        some 1/sqrt(n) of a step. Fleets of 2 to 16 replicas simulated whole agree within 0.04 (tests/cost).
+
+        >>> OpenLoop(2.0, balanced_over=4).early_share
+        0.5
+        """
+        return 1.0 - 1.0 / math.sqrt(self.balanced_over)
+
     def expected(self, span_s: float) -> float:
         """Return the mean number of arrivals in `span_s` seconds.
 
@@ -88,7 +104,8 @@ class OpenLoop:
         """Return the name of the process and its rate."""
         names = {1.0: "Poisson arrivals", math.inf: "evenly spaced"}
         name = names.get(self.burstiness, f"gamma arrivals of burstiness {self.burstiness:g}")
-        return f"{name} at {self.rate_per_s:g}/s"
+        shared = f", balanced over {self.balanced_over} replicas" if self.balanced_over > 1 else ""
+        return f"{name} at {self.rate_per_s:g}/s{shared}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A load as one value: draws of few requests, what counts of a run, replicas, the speed of light, other steps."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -258,6 +259,26 @@ def test_a_rate_within_an_slo_is_that_of_all_replicas():
     four = replace(four, replicas=4, router=Router("least-outstanding"))
     ratio = within_slo(four).requests_per_s / within_slo(one).requests_per_s
     assert 4 <= ratio < 8
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_a_balanced_share_waits_as_a_fleet_behind_least_connections_does(replicas):
+    """One share's TTFT is that of the fleet simulated whole within 15 %; without the balancer it is too short.
+
+    Its steps are those of the same gaps: what comes early in a step is in the next one all the same.
+    """
+    gaps = OpenLoop(12.0, float(replicas))
+    share = replace(OPEN, workload=Workload(replace(gaps, balanced_over=replicas), UNEVEN, 3_000), slo=Slo())
+    alone = replace(share, workload=replace(share.workload, arrivals=gaps))
+    sent = replace(share.workload, arrivals=OpenLoop(12.0 * replicas), request_count=3_000 * replicas)
+    fleet = replace(share, workload=sent, replicas=replicas, router=Router("least-connections"))
+    found, other, whole = (each.report(each.workload) for each in (share, alone, fleet))
+    assert found.run.steps.tolist() == other.run.steps.tolist()
+    ttft, without, expected = (each.metrics["ttft"]["mean"] for each in (found, other, whole))
+    assert without < ttft
+    assert abs(math.log(ttft / expected)) < min(0.15, abs(math.log(without / expected)))
+    again = share.rerun(found, 1.0)
+    assert again.latencies_s["ttft"].tolist() == found.latencies_s["ttft"].tolist()
 
 
 def test_requests_beyond_the_context_are_rejected_unless_somebody_has_run_them():

@@ -214,6 +214,15 @@ def test_one_token_has_no_step_after_it():
     assert found.expected.e2el_s == found.expected.ttft_s
 
 
+def test_each_stage_has_room_for_its_share_of_the_sequences():
+    """A step of a stage computes a token of each of its sequences: half of 2,048 in 1,024 tokens, of 2,050 no more."""
+    layout = default_layout(load_model("llama-3.1-8b"), pp=2)
+    asked = [Settings(max_num_seqs=seqs, max_num_batched_tokens=1024) for seqs in (2048, 2050)]
+    assert deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm", layout, asked[0]).max_num_batched_tokens == 1024
+    with pytest.raises(InfercastError, match="max_num_seqs 2050 with max_num_batched_tokens 1024"):
+        deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm", layout, asked[1])
+
+
 def test_stages_lengthen_the_latency_of_one_batch():
     one, two = (estimate(deployment(pp=pp), Batch(1, 512, 16)) for pp in (1, 2))
     assert two.expected.ttft_s > one.expected.ttft_s

@@ -55,6 +55,7 @@ def test_a_list_of_rates_is_a_workload_each():
         ({"max_concurrency": "8", "num_prompts": 200}, ClosedLoop(2), 50),
         ({"request_rate": "8", "num_prompts": 200}, OpenLoop(2.0), 50),
         ({"request_rate": "8", "release_period": 2.4, "num_prompts": 200}, Released(2.0, 2.4), 50),
+        ({"request_rate": "8", "balanced": True, "num_prompts": 200}, OpenLoop(2.0, 4.0, balanced_over=4), 50),
         ({"request_rate": "inf", "num_prompts": 200}, ClosedLoop(50), 50),
         ({"request_rate": "8"}, OpenLoop(2.0), AT_A_RATE),  # an open loop goes on: as long for each
     ],
@@ -153,6 +154,10 @@ PRESET = {"workload": "chat", "input_len": "", "output_len": ""}
         ({"max_concurrency": "2", "release_period": 1.0}, "a batcher holds Poisson arrivals at a rate of your own"),
         ({"request_rate": "1", "release_period": 1.0, "burstiness": "2.0"}, "a batcher holds Poisson arrivals"),
         ({**TRACE, "release_period": 1.0}, "a batcher holds Poisson arrivals"),
+        ({"max_concurrency": "2", "balanced": True}, "replicas share Poisson arrivals at a rate of your own"),
+        ({"request_rate": "1", "balanced": True, "burstiness": "2.0"}, "replicas share Poisson arrivals at a rate"),
+        ({"request_rate": "1", "balanced": True}, "--balanced with one share: a load is balanced over several"),
+        ({"request_rate": "inf", "balanced": True}, "--balanced with --request-rate inf: all requests come at once"),
         ({**TRACE, "num_dataset_entries": 5}, "which prompts of a trace are the same is its own"),
         ({**TRACE, "prefix_len": 100}, "which prompts of a trace begin alike is its own"),
         ({"max_concurrency": "2", "num_prefixes": 3}, "--num-prefixes 3: nothing is shared"),

@@ -76,10 +76,14 @@ def test_replicas_share_the_requests_of_a_run():
 
 
 def test_requests_are_dealt_to_the_replicas():
-    """Of Poisson arrivals dealt in turn, each copy gets those with gamma gaps: none of its own, the same mean."""
+    """Of Poisson arrivals dealt in turn, each copy gets those with gamma gaps: none of its own, the same mean.
+
+    NVIDIA's harness counts the requests in flight of each; AMD's counts tokens, too.
+    """
     server = setup(**{**SERVER, **B200}, model="Llama-2-70b", rate_per_s=50.0)
     sent = users(server).arrivals
-    assert sent == OpenLoop(50.0 / 8, 8.0)
+    assert sent == OpenLoop(50.0 / 8, 8.0, balanced_over=8)
+    assert users(replace(server, hardware="AMD MI300X", engine="vLLM 0.9.0")).arrivals == OpenLoop(50.0 / 8, 8.0)
     every = OpenLoop(50.0).times_s(80_000, np.random.default_rng(0))
     dealt, drawn = np.diff(every[::8]), np.diff(sent.times_s(10_000, np.random.default_rng(1)))
     assert np.std(drawn) == pytest.approx(np.std(dealt), rel=0.03)
@@ -232,6 +236,7 @@ def test_entries_of_version_4_1(hardware, engine, devices, expected):
     layout = found.layout
     shown = (found.hardware.id, found.engine.id, layout.weight_dtype, layout.tp, found.max_num_seqs)
     assert shown == expected
+    assert not found.engine.chunked_prefill
 
 
 @pytest.mark.parametrize(
@@ -284,6 +289,40 @@ def test_the_harness_takes_no_time_of_a_step_beside_its_engine(ours, parent):
     """It calls the C++ executor, whose loop has no Python."""
     harness, engine = (load_engine(each).overheads for each in (ours, parent))
     assert (harness.step_s, harness.sequence_s) == (engine.step_s, engine.sequence_s)
+    assert harness.request_s == engine.request_s == 0
+
+
+def test_four_devices_on_one_board_have_six_links_a_pair():
+    """A pair of theirs reduces at less than half the rate that NVSwitches give; all four together as fast."""
+    given = {**SERVER, **B200, "hardware": "H100 SXM 80GB", "engine": "TensorRT 9.3.0, CUDA 12.2"}
+    on = {n: place(setup(**given | {"devices": n}, model="Llama-2-70b")).deployment.hardware for n in (4, 8)}
+    assert {n: each.id for n, each in on.items()} == {4: "h100-sxm-4gpu", 8: "h100-sxm"}
+    four, eight = (each.achievable.all_reduce for each in on.values())
+    assert 2 * four[2].bus_bytes_per_s < eight[2].bus_bytes_per_s
+    assert four[4].bus_bytes_per_s == eight[4].bus_bytes_per_s
+
+
+def test_the_tokens_of_a_step_are_those_of_a_stage():
+    """Cisco's H100 have 1,024 sequences and 1,024 tokens in each of two stages: no step is longer."""
+    given = {**SERVER, **B200, "hardware": "H100 SXM 80GB", "engine": "TensorRT 10.8", "devices": 2}
+    found = place(setup(**given | AT_ONCE, model="Llama-2-70b", submitter="Cisco")).deployment
+    assert (found.layout.pp, found.max_num_seqs, found.max_num_batched_tokens) == (2, 2048, 1024)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "model", "submitter", "expected"),
+    [  # most sequences and share of the memory of a server of v4.1
+        ("GH200", "Mixtral-8x7B", "NVIDIA", (3072, 0.9)),
+        ("H100 NVL", "Llama-2-70b", "HPE", (1024, 0.95)),
+        ("H100 NVL", "Llama-2-70b", "Lenovo", (640, 0.9)),
+        ("H100 SXM 80GB", "Llama-2-70b", "HPE", (1024, 0.97)),
+        ("H100 PCIe 80GB", "Llama-2-70b", "ASUSTeK", (896, 0.95)),
+    ],
+)
+def test_submitters_of_version_4_1_have_their_settings(hardware, model, submitter, expected):
+    given = {**SERVER, **B200, "hardware": hardware, "engine": "TensorRT 10.2.0, CUDA 12.4"}
+    found = place(setup(**given, model=model, submitter=submitter)).deployment
+    assert (found.max_num_seqs, found.settings.memory_fraction) == expected
 
 
 def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():

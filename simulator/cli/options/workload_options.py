@@ -88,6 +88,9 @@ class RateOptions(WorkloadQuestion):
     release_period: Annotated[
         float, Option("--release-period", min=0.0, help="Seconds for which a batcher holds what arrives.")
     ] = 0.0
+    balanced: Annotated[
+        bool, Option("--balanced", help="A balancer sends each request to the replica with the fewest in flight.")
+    ] = False
     num_prompts: Annotated[
         int | None,
         Option(

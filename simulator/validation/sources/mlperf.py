@@ -18,6 +18,7 @@ from simulator.validation.sources.mlperf_entries import (
     BLACKWELL,
     DUAL,
     GH200,
+    H100,
     RULES,
     UNBRIDGED,
     Entry,
@@ -33,6 +34,7 @@ LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
 SPREAD = 0.8  # guess: the coefficient of variation of outputs; Mixtral's is 0.9, GPT-4's on OpenOrca 0.9
 LONG_RUN = 40_000  # guess: requests of a replica in the ten to forty minutes of an offline run, mostly steady
 RACK = 72  # devices of an NVL72
+BOARD = 4  # H100 SXM that share one board without NVSwitch
 SERVER_S = 600.0  # least seconds of a server run: min_duration of the rules
 # min_duration of NVIDIA's server and interactive settings where they ask for more (read 2026-11-22: v4.1's, and v5.1's
 # of B200); near saturation a run settles only within some e2e / (1 - load) = ten minutes
@@ -125,10 +127,13 @@ class Mlperf(Recipe):
 
         Intel's cards of v5.1 are "Arc Pro B60 Dual 48G", of two devices (systems/1-node-4x-BMG-Pro-B60-Dual.json).
         Cards of ASUSTeK's entries to v4.1 have no bridge (accelerator_interconnect is N/A in closed/ASUSTeK/systems,
-        4th Gen NVLink in those of HPE and Lenovo; read 2026-11-27).
+        4th Gen NVLink in those of HPE and Lenovo; read 2026-11-27). Its servers of four H100 SXM (Dell, Fujitsu) state
+        "6x 4th Gen NVLink": a board without NVSwitch.
         """
         if self.hardware.id in UNBRIDGED and self.setup.submitter == "ASUSTeK" and is_v4(self.setup):
             return UNBRIDGED[self.hardware.id], 1
+        if self.hardware.id in H100 and is_v4(self.setup) and self.setup.devices == BOARD:
+            return "h100-sxm-4gpu", 1
         if self.hardware.id == DUAL:
             return DUAL, 2
         return ("gh200-144", 1) if self.hardware.id in GH200 else None
@@ -209,7 +214,7 @@ class Mlperf(Recipe):
         return interactive if self.setup.scenario == "Interactive" else server
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return gamma gaps whose shape is the number of replicas: Poisson arrivals that replicas take in turn.
+        """Return a replica's share of Poisson arrivals that a balancer deals.
 
         A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
         NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
@@ -218,7 +223,7 @@ class Mlperf(Recipe):
         """
         if is_amd_v4(self.setup):
             return Released(rate_per_s, BATCHER_S * replicas)
-        return OpenLoop(rate_per_s, float(replicas))
+        return OpenLoop(rate_per_s, float(replicas), replicas if self.setup.engine.startswith("TensorRT") else 1)
 
     @property
     def latency_limits_s(self) -> tuple[float, float] | None:

@@ -6,7 +6,9 @@ ntuhpc/inference_results_v5.1, entry by entry on 2026-11-27), builder.py of v-sh
 closed/Dell of v4.1 (code/llama2-70b-99, the scheduler in docker/vllm) and harness_llm/models of
 closed/{AMD,MiTAC,GigaComputing,Vultr}/code of v5.1 (2026-11-21, 22 and 27); of v4.1 closed/{ASUSTeK,Fujitsu}/configs,
 and closed/RedHat, whose "CUDA 12.2" is vLLM 0.5.1 (systems/*.json), a copy on each two of four L40S
-(code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24.
+(code/llama2-70b-99.9/README.md), with vLLM's defaults as far as is known; read 2026-11-24. Of v4.1 closed/HPE/configs,
+too, whose copy of NVIDIA's is the submitted one (GH200's Mixtral has 51 requests/s there, as its log says; read
+2026-11-27).
 """
 
 import re
@@ -83,18 +85,18 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
 )
 # where a submitter's entry is not as the others'. HPE's 8B is served by trtllm-serve (workers_per_core), the others' by
 # the C++ engine: a guess from their flags, which are for its builder (gemm_swiglu_plugin) and ask for no such workers
-SUBMITTED: tuple[tuple[str, str, tuple[str, ...], str, Entry], ...] = (
-    ("HPE", "llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99)),
-    ("HPE", "mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97)),
-    ("HPE", "mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97)),
+SUBMITTED: tuple[tuple[str, tuple[str, tuple[str, ...], str, Entry]], ...] = (
+    ("HPE", ("llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99))),
+    ("HPE", ("mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97))),
+    ("HPE", ("mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97))),
 )
 H200, GH200, H100_PCIE, L40S = ("h200-sxm",), ("gh200-96", "gh200-144"), ("h100-pcie",), ("l40s",)
 UNBRIDGED = {"h100-nvl": "h100-nvl-unbridged", "h100-pcie": "h100-pcie-unbridged"}  # without their NVLink bridge
 V4 = re.compile(r"TensorRT (9|10\.[0-2])\b")  # software that the logs of v4.1 name
 
 
-def _v4(tp: int, seqs: int, tokens: int = 16_384) -> Entry:
-    return Entry(tp, 1, seqs, tokens, memory_fraction=0.9, chunked_prefill=False)
+def _v4(tp: int, seqs: int, tokens: int = 16_384, memory: float = 0.9) -> Entry:
+    return Entry(tp, 1, seqs, tokens, memory_fraction=memory, chunked_prefill=False)
 
 
 V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for 16,384 tokens (builder.py, configs)
@@ -105,14 +107,21 @@ V4_ENTRIES = (  # where v4.1 differs: engines without chunked prompts, built for
     ("llama-2-70b", H200, "O", _v4(1, 806)),
     ("llama-2-70b", H200, "", _v4(1, 896)),
     ("llama-2-70b", GH200, "", _v4(1, 806)),
-    ("llama-2-70b", H100_PCIE, "", _v4(2, 896)),
+    ("llama-2-70b", H100_PCIE, "O", _v4(2, 896, memory=0.97)),
+    ("llama-2-70b", H100_PCIE, "", _v4(2, 896, memory=0.95)),
     ("llama-2-70b", L40S, "", _v4(4, 1024)),
+    ("llama-2-70b", BLACKWELL, "", _v4(1, 2048, 3584, 0.97)),  # GB200's, at as many requests/s, in v-shobhit's copy
     ("mixtral-8x7b", H100, "O", _v4(1, 896, 8192)),
     ("mixtral-8x7b", H100, "", _v4(1, 896)),
     ("mixtral-8x7b", H200, "O", _v4(1, 3072)),
     ("mixtral-8x7b", H200, "", _v4(1, 1200, 8192)),
-    ("mixtral-8x7b", GH200, "O", _v4(1, 806)),
-    ("mixtral-8x7b", GH200, "", _v4(1, 1024)),
+    ("mixtral-8x7b", GH200, "", _v4(1, 3072)),
+)
+V4_SUBMITTED = (  # where a submitter of v4.1 set something else
+    ("HPE", ("llama-2-70b", H100, "O", _v4(2, 896, memory=0.95))),
+    ("HPE", ("llama-2-70b", H100, "", _v4(2, 1024, memory=0.97))),
+    ("HPE", ("llama-2-70b", H100_NVL, "O", _v4(2, 1300, memory=0.95))),
+    ("HPE", ("llama-2-70b", H100_NVL, "", _v4(2, 1024, memory=0.95))),
 )
 RED_HAT = Entry(2, 1, 256, 4096, ("vllm", "0.5.1"))
 
@@ -166,13 +175,9 @@ def entry_of(setup: Setup, model: str, hardware: Hardware) -> Entry | None:
         return RED_HAT
     elif not setup.engine.startswith("TensorRT"):
         return None
-    elif is_v4(setup):
-        known = (*V4_ENTRIES, *ENTRIES)
     else:
-        known = (
-            *((name, where, when, each) for by, name, where, when, each in SUBMITTED if by == setup.submitter),
-            *ENTRIES,
-        )
+        submitted, usual = (V4_SUBMITTED, (*V4_ENTRIES, *ENTRIES)) if is_v4(setup) else (SUBMITTED, ENTRIES)
+        known = (*(entry for by, entry in submitted if by == setup.submitter), *usual)
     found = (
         each
         for name, families, scenarios, each in known

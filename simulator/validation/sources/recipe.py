@@ -156,7 +156,7 @@ class Recipe:
         tokens = self.setup.max_num_batched_tokens or known.max_num_batched_tokens
         return Settings(
             max_num_seqs=int(seqs) if seqs else None,
-            max_num_batched_tokens=int(max(tokens, seqs or 1)) if tokens else None,
+            max_num_batched_tokens=int(max(tokens, -(-(seqs or 1) // layout.pp))) if tokens else None,
             max_model_len=min(self.setup.max_model_len, self.model.max_context_tokens) or None,
             memory_fraction=self.setup.gpu_memory_utilization or known.memory_fraction,
         )
