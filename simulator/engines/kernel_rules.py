@@ -5,6 +5,7 @@ from typing import Annotated, get_args
 from pydantic import AfterValidator, Field
 
 from simulator.engines.decode_tile import DecodeTile
+from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
@@ -277,6 +278,9 @@ class KernelRules(Strict):
         False,
         description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
         " parallelism a layer's norms are no kernels of their own",
+    )
+    norm_kernels: NormKernels | None = Field(
+        None, description="kernels of norms that are not fused; none: they are, or it is not known"
     )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"

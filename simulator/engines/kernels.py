@@ -186,6 +186,10 @@ class Kernels(Strict):
         own = self.experts_of(op.format, hardware, op.experts) if op.experts and op.rate == "gemm" else None
         return int(own.launches[op.shared_inputs == NOTHING]) if own and own.launches else op.launches
 
+    def norm_launches(self, op: Op) -> float:
+        """Return how many kernels of norms follow those of an elementwise op, which `launches` does not count."""
+        return self.rules.norm_kernels.of(op) if self.rules.norm_kernels else 0.0
+
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.
 

@@ -273,7 +273,7 @@ class Rates:
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
         own_s = 0.0 if self.light else float(self.hardware.achievable.elementwise_launch_s or 0.0)
-        launch_s = own_s * self.kernels.fitted.launch * op.launches
+        launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
         memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
