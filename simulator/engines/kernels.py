@@ -187,8 +187,12 @@ class Kernels(Strict):
         return int(own.launches[op.shared_inputs == NOTHING]) if own and own.launches else op.launches
 
     def norm_launches(self, op: Op) -> float:
-        """Return how many kernels of norms follow those of an elementwise op, which `launches` does not count."""
+        """Return how many kernels of norms an elementwise op has beside `launches`."""
         return self.rules.norm_kernels.of(op) if self.rules.norm_kernels else 0.0
+
+    def norm_calls(self, op: Op) -> int:
+        """Return how many norms of an op the host launches one by one, where no graph does."""
+        return op.norms if self.rules.norm_kernels else 0
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.

@@ -134,14 +134,15 @@ class Attention(Strict):
             linear("query projection" if self.reuses_cache else "qkv projection", shape, layout, "mixer"),
             *up,
             *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
-            replace(elementwise("rope and cache write", 2 * moved, layout, splits=True), normed=self._normed),
+            self._normed(elementwise("rope and cache write", 2 * moved, layout, splits=True)),
         )
 
-    @property
-    def _normed(self) -> Literal["", "heads", "values"]:
-        if self.v_norm:
-            return "values"
-        return "" if self.qk_norm == "none" else "heads"
+    def _normed(self, op: Op) -> Op:
+        """Return the op with the norms of queries, keys and values; a layer that caches none has those of queries."""
+        if self.qk_norm == "none":
+            return op
+        every = 1 if self.reuses_cache else 2 + self.v_norm
+        return replace(op, normed="values" if self.v_norm else "heads", norms=every)
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """QKV projection, attention, output projection, all-reduce."""
@@ -293,7 +294,7 @@ class MixtureOfExperts(Strict):
         between = Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0)
         return (
             replace(gemm("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
-            replace(between, normed="router" if self.router_scale else ""),
+            replace(between, normed="router", norms=1) if self.router_scale else between,
             gemm(LAST_OF_EXPERTS, width, hidden, 1),
         )
 
