@@ -71,6 +71,11 @@ class ExpertKernels(Strict):
         None,
         description="of a layer's kernels beside its two GEMMs, where their sum was measured; none: their launches",
     )
+    passes: Number | None = Field(
+        None,
+        description="times that inputs or outputs of each choice of a token, as wide as a token, pass through memory in"
+        " kernels beside the GEMMs, the activation and the sum; none: they do not",
+    )
     unpack_flops: Positive | None = Field(
         None,
         description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"

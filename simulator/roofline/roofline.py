@@ -147,14 +147,15 @@ class Rates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        gathers = self.kernels.experts_of(op.format, self.hardware, op.experts) is not None
-        sorts = shared and self.kernels.rules.sorts_inputs and not gathers
-        if self.light or not (late or sorts):
+        own = self.kernels.experts_of(op.format, self.hardware, op.experts)
+        sorts = shared and self.kernels.rules.sorts_inputs and own is None
+        passes = float(own.passes or 0.0) if own and shared else 0.0
+        if self.light or not (late or sorts or passes):
             return 0.0
         taken = counts.dot(op.flops) / (2.0 * op.columns)
         quantised = counts.dot(op.shared_inputs) if shared and not sorts else taken
         size = WIDE_BYTES if late or name not in ("fp8", "fp4") else number_format(op.format).size_bytes
-        moved_bytes = 2.0 * size * sorts * taken + (WIDE_BYTES + 1.0) * late * quantised
+        moved_bytes = (2.0 * size * sorts + WIDE_BYTES * passes) * taken + (WIDE_BYTES + 1.0) * late * quantised
         return moved_bytes / self._elementwise_bytes_per_s
 
     @property
