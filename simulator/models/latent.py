@@ -122,7 +122,11 @@ class LatentAttention(Strict):
         expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
         return (
             *(replace(linear(name, shape, layout, "mixer"), splits=name == "kv up") for name, shape in before),
-            replace(elementwise("rope and cache write", moved, layout, splits=True), normed="heads", norms=1 + (self.q_lora is not None)),
+            replace(
+                elementwise("rope and cache write", moved, layout, splits=True),
+                normed="heads",
+                norms=1 + (self.q_lora is not None),
+            ),
             *(self.indexer.ops() if self.indexer else ()),
             *attention(
                 layout,

@@ -269,6 +269,9 @@ class Rates:
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
         rates, fitted = self.hardware.achievable.prefill_attention, self.kernels.fitted
+        own = self.kernels.rules.split_decode.prompts(self.hardware) if self.kernels.rules.split_decode else None
+        if own is not None:
+            return own.compute_fraction, own.half_length_tokens
         return min(rates.compute_fraction * fitted.attention, 1.0), rates.half_length_tokens * fitted.half_length  # type: ignore[union-attr]
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:

@@ -11,6 +11,7 @@ from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
 from simulator.models.layout import Layout
+from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
 
@@ -158,3 +159,20 @@ def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
     assert kernels.with_experts_of("auto").rules == kernels.rules
+
+
+def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory():
+    """Two copies that are written and read, a product, and the read of the quantising kernel: 7 times 16 bits."""
+    hardware = load_hardware("b200-sxm")
+    kernels = load_engine("sglang-0.5").kernels_on(hardware).with_experts_of("cutlass")
+    layout = Layout(tp=4, weight_dtype="nvfp4-mlp")
+    op = next(op for op in load_model("kimi-k2.5").ops(layout) if op.name == "experts up")
+    own = kernels.experts_of(op.format, hardware, op.experts)
+    rules = kernels.rules.model_copy(update={"expert_kernels": (own.model_copy(update={"passes": None}),)})
+    prompt = Counts(1.0, 8000.0, 1.0)
+    more, less = (
+        float(Rates(hardware, each).cost(op, prompt).seconds)
+        for each in (kernels, kernels.model_copy(update={"rules": rules}))
+    )
+    rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
+    assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)

@@ -115,3 +115,49 @@ def test_a_pad_of_heads_takes_the_time_of_heads():
     plain = Rates(found.hardware, found.kernels.model_copy(update={"rules": rules})).cost(op, counts)
     assert padded.compute_s == pytest.approx(8 * plain.compute_s)
     assert padded.flops == plain.flops
+
+
+def norms_us(model: str, device: str, engine: str = "sglang-0.5") -> float:
+    """Microseconds that norms add to a step of one token."""
+    found = deploy(model, device, engine)
+    rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
+    one = Counts(1.0, 1.0, 1.0)
+    all_s, without_s = (
+        sum(float(Rates(found.hardware, kernels).cost(op, one).seconds) for op in found.ops)
+        for kernels in (found.kernels, found.kernels.model_copy(update={"rules": rules}))
+    )
+    start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)
+    assert (all_s - without_s) / start_s == pytest.approx(round((all_s - without_s) / start_s))
+    return round((all_s - without_s) / start_s)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "kernels"),
+    [
+        ("llama-3.1-8b", "h100-sxm", 0),
+        ("qwen3-8b", "h100-sxm", 36),  # queries and keys at once
+        ("qwen3-8b", "mi300x", 72),
+        ("glm-4.7-flash", "b200-sxm", 47),
+        ("gemma-4-31b", "h200-sxm", 60 * (2 + 3)),
+        ("gemma-4-31b", "mi300x", 60 * (2 + 27)),
+        ("gemma-4-26b-a4b", "h200-sxm", 30 * (5 + 3 + 5)),
+        ("gemma-4-26b-a4b", "mi300x", 30 * (5 + 27 + 14)),
+    ],
+)
+def test_norms_beside_those_of_any_layer_are_kernels_of_their_own(model: str, device: str, kernels: int):
+    assert norms_us(model, device) == kernels
+
+
+def test_other_engines_fuse_norms_or_are_not_known_to_launch_them():
+    assert norms_us("gemma-4-31b", "h200-sxm", "vllm") == 0
+
+
+def test_the_host_launches_each_norm_of_a_prompt():
+    """Gemma 4: queries, keys, values, and the outputs of both parts, whatever kernels a norm is."""
+    for device in ("h200-sxm", "mi300x"):
+        found = deploy("gemma-4-31b", device, "sglang-0.5")
+        rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
+        without = found.kernels.model_copy(update={"rules": rules})
+        more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+        assert more.prompt_least_s - less.prompt_least_s == pytest.approx(60 * 5 * 60e-6)
+        assert more.prompt_pieces_s == less.prompt_pieces_s
