@@ -51,9 +51,7 @@ def _decode_seconds(s: State, table: StepTable) -> float:
     alone = table.token_s[new] + _look_up(table.logit_s, new)
     if drafts > 0:
         alone += table.draft_s[min(book.decoding, len(table.draft_s) - 1)]
-    mean, seen = reads / book.decoding, windowed / book.decoding
-    alone += max(table.slopes[0] * reads, table.lone_s[0] * mean)
-    return alone + max(table.slopes[1] * windowed, table.lone_s[1] * seen)
+    return alone + _reading_seconds(s, table, reads, windowed, ahead)
 
 
 @compiled
@@ -70,10 +68,25 @@ def _steps_at_once_seconds(s: State, table: StepTable) -> float:
         windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
         windowed += book.decoding * later
     each_s = table.token_s[book.decoding] + _look_up(table.logit_s, book.decoding)
-    each_s += max(table.slopes[0] * reads, table.lone_s[0] * reads / book.decoding)
-    each_s += max(table.slopes[1] * windowed, table.lone_s[1] * windowed / book.decoding)
+    each_s += _reading_seconds(s, table, reads, windowed, book.tick + 1 + later)
     host_s = table.host_s[0] + table.host_s[1] * book.decoding + table.host_s[2] * reads
     return count * each_s - (count - 1) * host_s
+
+
+@compiled
+def _reading_seconds(s: State, table: StepTable, reads: float, windowed: float, ahead: float) -> float:
+    """Return how long decode attention reads the cache: all of it, and no less than the longest sequence alone takes.
+
+    `ahead`: tokens that a sequence reads beside its `cached` ones.
+    """
+    every_s, windowed_s = table.slopes[0] * reads, table.slopes[1] * windowed
+    if table.lone_s[0] + table.lone_s[1] == 0.0:
+        return every_s + windowed_s
+    longest = s.slots[0].cached  # below 0 where it began at a later tick than it has tokens
+    for j in range(1, s.book[0].decoding):
+        longest = max(longest, s.slots[j].cached)
+    tokens = longest + ahead
+    return max(every_s, table.lone_s[0] * tokens) + max(windowed_s, table.lone_s[1] * min(tokens, s.limits.window))
 
 
 @compiled
