@@ -15,7 +15,6 @@ from simulator.profile import Figure, Profile
 from simulator.roofline.collectives import LINKED
 from simulator.roofline.roofline import Rates
 
-
 DEPTHS = {"expert_kernels": 2, "split_decode.prefill": 3}  # parts of a rule's path that only some ops rest on
 
 

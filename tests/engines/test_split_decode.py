@@ -102,7 +102,7 @@ def test_reads_take_the_longer_of_all_together_and_each_alone():
 
 
 def test_the_longest_sequence_of_a_batch_takes_as_long_as_alone():
-    """Its parts are those of the batch (get_num_kv_splits_triton of 0.5.9): shorter ones have fewer of the same size."""
+    """Its parts are those of the batch (get_num_kv_splits_triton of 0.5.9): shorter ones have fewer of one size."""
     table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0]))
     apart = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 20]), np.array([3, 3])))
     assert apart.finished_s.max() == 1.5 * (21 + 22)
