@@ -123,7 +123,7 @@ TRITON = {
 
 @pytest.mark.parametrize("shape", TRITON)
 def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
-    """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile, and half as many of a zero."""
+    """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile, half as many of a zero."""
     total, chosen, hidden, width = shape
     kernels, layout = load_engine("sglang-0.5").kernels_on(load_hardware("h20-sxm")), Layout(weight_dtype="int4")
     layer = MixtureOfExperts(kind="experts", experts=total, chosen=chosen, intermediate=width)
