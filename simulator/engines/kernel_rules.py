@@ -234,6 +234,11 @@ class KernelRules(Strict):
         description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"
         " the states of chunks through memory (flash-linear-attention); none: as fast as GEMMs",
     )
+    state_start_s: Seconds | None = Field(
+        None,
+        description="before one kernel updates recurrent states; none: as long as decode attention starts, which has a"
+        " kernel more to add up its parts",
+    )
     fuses_if_faster: bool = Field(
         False,
         description="attention is fused by default because it is no slower so (llama.cpp's --flash-attn auto): the"

@@ -13,6 +13,7 @@ from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op
 from simulator.profile import Figure, Profile
 from simulator.roofline.collectives import LINKED
+from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
 
 DEPTHS = {"expert_kernels": 2, "split_decode.prefill": 3}  # parts of a rule's path that only some ops rest on
@@ -128,6 +129,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "link": not linked,
         "split_decode": not any(rates.decoding.split(op) for op in ops),
         **_idle_prompts(part),
+        "state_start_s": not any(updates_states(op) for op in ops),
         "norm_kernels": not any(op.normed for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),

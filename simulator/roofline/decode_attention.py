@@ -30,6 +30,11 @@ class DecodeSeconds(NamedTuple):
     launch_s: float
 
 
+def updates_states(op: Op) -> bool:
+    """Tell whether an op moves the states of a recurrence: as many bytes a sequence, whatever its length."""
+    return op.rate == "decode_attention" and op.cache_bytes.logits > 0
+
+
 class DecodeAttentionRates:
     """Decode attention of an engine's kernels on a device; `light`: at the data sheet's peaks, without overhead.
 
@@ -66,7 +71,9 @@ class DecodeAttentionRates:
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         for kernel in (self.split(op), self.chunked(op)):
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
-        return DecodeSeconds(compute_s, memory_s, rates.launch_s * self.kernels.fitted.launch)  # type: ignore[union-attr]
+        own_s = self.kernels.rules.state_start_s if updates_states(op) else None
+        start_s = rates.launch_s if own_s is None else own_s  # type: ignore[union-attr]
+        return DecodeSeconds(compute_s, memory_s, start_s * self.kernels.fitted.launch)
 
     def split(self, op: Op) -> SplitDecode | None:
         """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
