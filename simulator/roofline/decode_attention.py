@@ -32,7 +32,7 @@ class DecodeSeconds(NamedTuple):
 
 def updates_states(op: Op) -> bool:
     """Tell whether an op moves the states of a recurrence: as many bytes a sequence, whatever its length."""
-    return op.rate == "decode_attention" and op.cache_bytes.logits > 0
+    return op.rate == "decode_attention" and bool(op.cache_bytes.logits)
 
 
 class DecodeAttentionRates:
