@@ -1,6 +1,6 @@
 """What was read in an engine's source or in tables of its kernels: which kernels it has, not how fast they are."""
 
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -288,6 +288,12 @@ class KernelRules(Strict):
         False,
         description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
         " parallelism a layer's norms are no kernels of their own",
+    )
+    at_once: tuple[Literal["shared", "latent"], ...] = Field(
+        (),
+        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"
+        " in captured graphs, or are theirs; the down-projection of keys and values to a latent vector, which is one"
+        " GEMM with that of queries",
     )
     norm_kernels: NormKernels | None = Field(
         None, description="kernels of norms that are not fused; none: they are, or it is not known"

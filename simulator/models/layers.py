@@ -312,15 +312,20 @@ class MixtureOfExperts(Strict):
         cast = Op("router's inputs, cast", "elementwise", activation_bytes=Counts(tokens=moved))
         return cast, replace(router, launches=2)
 
+    @property
+    def _at_once(self) -> Literal["", "shared"]:
+        """Whether shared experts read what routed ones do; the dense block of Gemma 4 has a norm of its own."""
+        return "" if self.router_scale else "shared"
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Router, the experts that the batch touches, shared experts, one all-reduce for both."""
-        narrow, shared = self.latent or hidden, self._shared
+        narrow, beside = self.latent or hidden, self._shared.ops(hidden, layout) if self._shared else ()
         return (
             *self._router(hidden, layout),
             *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
             *to_experts(self._routed(narrow, layout), narrow, layout),
             *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),
-            *(op for op in (shared.ops(hidden, layout) if shared else ()) if op.rate != "all_reduce"),
+            *(replace(op, at_once=self._at_once) for op in beside if op.rate != "all_reduce"),
             *all_reduce("all-reduce after feed-forward", hidden, layout),
         )
 

@@ -276,7 +276,8 @@ class Rates:
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
-        own_s = 0.0 if self.light else float(self.hardware.achievable.elementwise_launch_s or 0.0)
+        starts = not self.light and not self.kernels.is_beside(op)
+        own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0) if starts else 0.0
         launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
         memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:

@@ -172,3 +172,29 @@ def test_states_are_updated_by_one_kernel(engine: str):
     taken_s = found.step_model().once(update, Counts(1.0, 1.0, 1.0)) - (launch - 1) * 5.3e-6
     assert taken_s == pytest.approx(5.92e-6, rel=0.08)
     assert deploy("qwen3-next-80b-a3b", "mi300x", engine).kernels.rules.state_start_s is None
+
+
+def starts_s(model: str, device: str, names: tuple[str, ...], **layout: object) -> dict[str, float]:
+    """Seconds before each of some ops of a step of one token computes anything, of one layer."""
+    layout = default_layout(load_model(model), **layout) if layout else None
+    found = deploy(model, device, "sglang-0.5", layout)
+    costs = zip(found.ops, found.step_model().explain(Counts(1.0, 1.0, 1.0)), strict=False)
+    return {op.name: float(cost.overhead_s) / op.repeats for op, cost in costs if op.name in names and op.repeats > 3}
+
+
+def test_shared_experts_start_with_routed_ones_and_latents_of_queries_with_those_of_keys():
+    """On CUDA; AMD runs shared experts behind the others. Gemma 4's dense block is none of them."""
+    names = ("gate and up projection", "activation", "down projection", "query down", "kv down")
+    cuda = starts_s("deepseek-v3", "h200-sxm", names, tp=8, dtypes=("fp8-block", ""))
+    assert {name for name, start_s in cuda.items() if not start_s} == {*names} - {"query down"}
+    amd = starts_s("deepseek-v3", "mi300x", names, tp=8, dtypes=("fp8-block", ""))
+    assert all(amd.values())
+    assert all(starts_s("gemma-4-26b-a4b", "h200-sxm", names[:3]).values())
+    assert all(starts_s("deepseek-v2-lite", "h200-sxm", ("kv down",)).values())  # has no latent of queries
+
+
+def test_the_host_launches_shared_experts_but_one_gemm_of_latents():
+    layout = default_layout(load_model("deepseek-v3"), tp=8, dtypes=("fp8-block", ""))
+    found = deploy("deepseek-v3", "h200-sxm", "sglang-0.5", layout)
+    launched = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops}
+    assert (launched["kv down"], launched["query down"], launched["down projection"]) == (0, 1, 1)
