@@ -7,7 +7,7 @@ import numpy as np
 
 from simulator.hardware.hardware import Hardware, PrefillAttention
 from simulator.models.operations import Array, Counts, Op
-from simulator.profile import BytesPerS, Positive, Strict
+from simulator.profile import BytesPerS, Number, Positive, Strict
 
 
 class SplitDecode(Strict):
@@ -24,6 +24,7 @@ class SplitDecode(Strict):
     block_bytes_per_s: BytesPerS
     blocks: Positive  # at work on a multiprocessor at once
     latent: tuple[str, ...] = ()
+    latent_copies: Number | None = None  # kernels that put queries together, and latent vectors, for latent attention
     everywhere: bool = False
     prefill: dict[str, PrefillAttention] = {}
 

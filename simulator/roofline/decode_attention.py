@@ -72,13 +72,19 @@ class DecodeAttentionRates:
         for kernel in (self.split(op), self.chunked(op)):
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
         own_s = self.kernels.rules.state_start_s if updates_states(op) else None
-        start_s = rates.launch_s if own_s is None else own_s  # type: ignore[union-attr]
+        start_s = (rates.launch_s if own_s is None else own_s) + self._copied_s(op)  # type: ignore[union-attr]
         return DecodeSeconds(compute_s, memory_s, start_s * self.kernels.fitted.launch)
 
     def split(self, op: Op) -> SplitDecode | None:
         """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
         split = self.kernels.rules.split_decode
         return split if split and split.holds(self.hardware, op) else None
+
+    def _copied_s(self, op: Op) -> float:
+        """Return the seconds before the copies that Triton's latent attention reads."""
+        split = self.split(op) if op.latent_heads else None
+        kernels = float(split.latent_copies or 0.0) if split else 0.0
+        return kernels * float(self.hardware.achievable.elementwise_launch_s or 0.0)
 
     def chunked(self, op: Op) -> ChunkedDecode | None:
         """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""

@@ -127,3 +127,14 @@ def test_prompts_run_in_triton_where_it_is_asked_for_and_was_timed():
     cards = [deploy("llama-3.1-8b", "rtx-5090", "sglang", None, each).step_model() for each in (TRITON, Settings())]
     asked_s, usual_s = (float(each._cost(attention, prompt).seconds) for each in cards)
     assert asked_s == usual_s
+
+
+def test_triton_reads_copies_of_queries_and_latent_vectors():
+    """Two kernels in a layer of GLM-4.7-Flash, beside what attention takes to start elsewhere."""
+    starts_s = []
+    for settings in (TRITON, Settings()):
+        found = deploy("glm-4.7-flash", "b200-sxm", "sglang", None, settings)
+        attention = next(op for op in found.ops if op.rate == "decode_attention")
+        starts_s.append(float(found.step_model().once(attention, Counts(1.0, 1.0, 1.0))))
+    each_s = float(found.hardware.achievable.elementwise_launch_s) * float(found.kernels.fitted.launch)
+    assert starts_s[0] - starts_s[1] == pytest.approx(2 * each_s)
