@@ -47,8 +47,8 @@ def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model:
 def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
-    Without a graph: for each kernel, and for each layer of experts. In pieces: for the kernels that split the graph
-    (Op.splits) and a graph of each layer and of what is behind the last, each taken to be a kernel's.
+    Without a graph: for each kernel, each norm that is one, and each layer of experts. In pieces: for the kernels that
+    split the graph (Op.splits) and a graph of each layer and of what is behind the last, each taken to be a kernel's.
     """
     each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(hardware)
     if not each_s:
@@ -65,9 +65,10 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
         )
 
     graphs_s = each_s * (layers + 1)
+    norms_s = each_s * sum(kernels.norm_calls(op) * op.repeats for op in every)
     return Launches(
-        prompt_least_s=seconds(every, 1) + of_experts_s,
-        decode_least_s=seconds(decoding, 0) + of_experts_s,
+        prompt_least_s=seconds(every, 1) + norms_s + of_experts_s,
+        decode_least_s=seconds(decoding, 0) + norms_s + of_experts_s,
         prompt_pieces_s=seconds((op for op in every if op.splits), 1) + graphs_s,
         decode_pieces_s=seconds((op for op in decoding if op.splits), 0) + graphs_s,
         gaps_s=float(GAP_S) * layers,

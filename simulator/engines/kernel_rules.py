@@ -1,10 +1,11 @@
 """What was read in an engine's source or in tables of its kernels: which kernels it has, not how fast they are."""
 
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
 from simulator.engines.decode_tile import DecodeTile
+from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.hardware.hardware import Hardware, PeakName
@@ -71,6 +72,11 @@ class ExpertKernels(Strict):
         description="of a layer's kernels beside its two GEMMs, where their sum was measured; none: their launches",
     )
     sorts_inputs: bool = Field(False, description="as KernelRules.sorts_inputs: they are grouped GEMMs, too")
+    passes: Number | None = Field(
+        None,
+        description="times that inputs or outputs of each choice of a token, as wide as a token, pass through memory in"
+        " kernels beside the GEMMs, the activation and the sum; none: they do not",
+    )
     unpack_flops: Positive | None = Field(
         None,
         description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"
@@ -234,6 +240,11 @@ class KernelRules(Strict):
         description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"
         " the states of chunks through memory (flash-linear-attention); none: as fast as GEMMs",
     )
+    state_start_s: Seconds | None = Field(
+        None,
+        description="before one kernel updates recurrent states; none: as long as decode attention starts, which has a"
+        " kernel more to add up its parts",
+    )
     fuses_if_faster: bool = Field(
         False,
         description="attention is fused by default because it is no slower so (llama.cpp's --flash-attn auto): the"
@@ -283,6 +294,15 @@ class KernelRules(Strict):
         False,
         description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
         " parallelism a layer's norms are no kernels of their own",
+    )
+    at_once: tuple[Literal["shared", "latent"], ...] = Field(
+        (),
+        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"
+        " in captured graphs, or are theirs; the down-projection of keys and values to a latent vector, which is one"
+        " GEMM with that of queries",
+    )
+    norm_kernels: NormKernels | None = Field(
+        None, description="kernels of norms that are not fused; none: they are, or it is not known"
     )
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"

@@ -183,11 +183,25 @@ class Kernels(Strict):
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
+        if op.at_once == "latent" and "latent" in self.rules.at_once:
+            return 0
         if op.experts is None or op.rate != "gemm":
             return op.launches
         own = self.experts_of(op.format, hardware, op.experts)
         counted = own.launches if own else self.rules.expert_launches
         return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
+
+    def is_beside(self, op: Op) -> bool:
+        """Tell whether kernels of shared experts start while those of routed ones run (KernelRules.at_once)."""
+        return op.at_once == "shared" and "shared" in self.rules.at_once
+
+    def norm_launches(self, op: Op) -> float:
+        """Return how many kernels of norms an elementwise op has beside `launches`."""
+        return self.rules.norm_kernels.of(op) if self.rules.norm_kernels else 0.0
+
+    def norm_calls(self, op: Op) -> int:
+        """Return how many norms of an op the host launches one by one, where no graph does."""
+        return op.norms if self.rules.norm_kernels else 0
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.
@@ -195,8 +209,11 @@ class Kernels(Strict):
         Where its inputs are quantised by the kernel before (`fuses`), and for kernels of experts that are no GEMMs
         (`routes_apart`), a start is that of 16 bits if that is shorter. Experts sort their inputs before these are
         quantised, so `fuses` does not hold for them; where the first GEMM quantises for the second
-        (ExpertKernels.launches), it alone has a kernel that does so before it.
+        (ExpertKernels.launches), it alone has a kernel that does so before it. Shared experts have none of their own
+        where they run beside others (`at_once`).
         """
+        if self.is_beside(op):
+            return 0.0
         rates, launches = hardware.achievable, self.launches(op, hardware)
         own = rates.gemm_of(peak, experts=op.experts is not None) or rates.gemm[peak]
         wide, beside_s = rates.gemm.get("bf16"), 0.0

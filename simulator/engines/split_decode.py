@@ -5,9 +5,9 @@ from typing import Self
 
 import numpy as np
 
-from simulator.hardware.hardware import Hardware
+from simulator.hardware.hardware import Hardware, PrefillAttention
 from simulator.models.operations import Array, Counts, Op
-from simulator.profile import BytesPerS, Positive, Strict
+from simulator.profile import BytesPerS, Number, Positive, Strict
 
 
 class SplitDecode(Strict):
@@ -15,6 +15,8 @@ class SplitDecode(Strict):
 
     So it reads no faster than `block_bytes_per_s`, whatever the bandwidth of the device, and a sequence has few blocks.
     It runs where the engine has no other kernel, latent attention on the families `latent`, or where it is asked for.
+    Where it is asked for, prompts run in Triton, too, at the rate `prefill` of a family of devices; on others theirs is
+    not known, and is taken to be the device's own.
     """
 
     parts: Positive  # of the cache of one sequence, at most
@@ -22,7 +24,9 @@ class SplitDecode(Strict):
     block_bytes_per_s: BytesPerS
     blocks: Positive  # at work on a multiprocessor at once
     latent: tuple[str, ...] = ()
+    latent_copies: Number | None = None  # kernels that put queries together, and latent vectors, for latent attention
     everywhere: bool = False
+    prefill: dict[str, PrefillAttention] = {}
 
     def asked(self) -> Self:
         """Return the same kernel, run wherever there is attention."""
@@ -32,6 +36,10 @@ class SplitDecode(Strict):
         """Tell whether decode attention runs in it on a device whose multiprocessors are known."""
         chosen = op.latent_heads > 0 and hardware.family in self.latent
         return hardware.multiprocessors is not None and (chosen or (self.everywhere and op.attending_heads > 0))
+
+    def prompts(self, hardware: Hardware) -> PrefillAttention | None:
+        """Return the rate of attention of prompts where Triton was asked for; None where it is the device's own."""
+        return self.prefill.get(hardware.family) if self.everywhere else None
 
     def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
         """Return the seconds in which its blocks read the cache of all decoding sequences; shape of the counts.

@@ -1,5 +1,6 @@
 """Blocks of layers: a mixer and a feed-forward block with their norms, and how often a sequence of them is repeated."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -39,7 +40,7 @@ class Block(Strict):
         parts = 1 if self.parallel else sum(part is not None for part in (self.mixer, self.ffn))
         added = min(self.norms, parts)  # norms that are fused with an addition
         traffic = NORM_TRAFFIC * added + ALONE_TRAFFIC * (self.norms - added)
-        norm = elementwise(NORMS, traffic * hidden, layout)
+        norm = replace(elementwise(NORMS, traffic * hidden, layout), normed="outputs", norms=self.norms - added)
         mixed = self.mixer.ops(hidden, layout) if self.mixer else ()
         if self.parallel and self.ffn:
             mixed = tuple(op for op in mixed if op.rate != "all_reduce")

@@ -44,6 +44,7 @@ class ModelType:
     ffn_bias: bool | str = False
     head_bias: bool | str = False
     qk_norm: str | None = None
+    v_norm: bool = False
     gate: bool = False
     sinks: bool = False
     shape: Callable[[Fields, str], Mapping[str, Any]] | None = None

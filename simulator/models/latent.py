@@ -131,6 +131,12 @@ class LatentAttention(Strict):
         """Bytes per sequence whatever its length: none."""
         return 0.0
 
+    def _projection(self, name: str, shape: tuple[int, int], layout: Layout) -> Op:
+        """Return a projection before attention; the two down-projections read the same inputs."""
+        own = linear(name, shape, layout, "mixer")
+        second = name == "kv down" and self.q_lora is not None
+        return replace(own, splits=name == "kv up", at_once="latent" if second else "")
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Down- and up-projections, indexer, attention, output projection, all-reduce."""
         heads = layout.share(self.heads, "attention heads")
@@ -141,8 +147,12 @@ class LatentAttention(Strict):
         absorbed = 2.0 * heads * (2 * self.kv_lora + self.rope_dim)
         expanded = 2.0 * heads * (self.nope_dim + self.rope_dim + self.v_dim)
         return (
-            *(replace(linear(name, shape, layout, "mixer"), splits=name == "kv up") for name, shape in before),
-            elementwise("rope and cache write", moved, layout, splits=True),
+            *(self._projection(name, shape, layout) for name, shape in before),
+            replace(
+                elementwise("rope and cache write", moved, layout, splits=True),
+                normed="heads",
+                norms=1 + (self.q_lora is not None),
+            ),
             *(self.indexer.ops() if self.indexer else ()),
             *attention(
                 layout,

@@ -55,7 +55,8 @@ class Attention(Strict):
     it is not a key's (MiMo-V2-Flash). `q_lora`: queries start from a latent vector of that width, which every device
     computes (Step-3, arXiv:2507.19427, multi-matrix factorization attention). `reuses_cache`: keys and values are those
     that an earlier layer cached; this one has and caches none (cross-layer attention, arXiv:2405.12981). `qk_norm` over
-    all heads ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493). Source: Ainslie and
+    all heads ("full") needs an all-reduce over tp devices (vllm-project/vllm pull request 31493). `v_norm`: values are
+    normed, too, without weights (Gemma 3n and 4; transformers 5.23.0). Source: Ainslie and
     others, GQA, arXiv:2305.13245. Raises ProfileError if KV heads do not divide the query heads.
     """
 
@@ -68,6 +69,7 @@ class Attention(Strict):
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
+    v_norm: bool = False
     sinks: bool = False
     gate: bool = False
     head_gate: bool = False
@@ -132,8 +134,15 @@ class Attention(Strict):
             linear("query projection" if self.reuses_cache else "qkv projection", shape, layout, "mixer"),
             *up,
             *(all_reduce("all-reduce of norms", NORM_SUMS, layout) if self.qk_norm == "full" else ()),
-            elementwise("rope and cache write", 2 * moved, layout, splits=True),
+            self._normed(elementwise("rope and cache write", 2 * moved, layout, splits=True)),
         )
+
+    def _normed(self, op: Op) -> Op:
+        """Return the op with the norms of queries, keys and values; a layer that caches none has those of queries."""
+        if self.qk_norm == "none":
+            return op
+        every = 1 if self.reuses_cache else 2 + self.v_norm
+        return replace(op, normed="values" if self.v_norm else "heads", norms=every)
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """QKV projection, attention, output projection, all-reduce."""
@@ -282,9 +291,10 @@ class MixtureOfExperts(Strict):
 
         moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
         shared = Counts(tokens=hidden / layout.dp)
+        between = Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0)
         return (
             replace(gemm("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
-            Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0),
+            replace(between, normed="router", norms=1) if self.router_scale else between,
             gemm(LAST_OF_EXPERTS, width, hidden, 1),
         )
 
@@ -302,15 +312,20 @@ class MixtureOfExperts(Strict):
         cast = Op("router's inputs, cast", "elementwise", activation_bytes=Counts(tokens=moved))
         return cast, replace(router, launches=2)
 
+    @property
+    def _at_once(self) -> Literal["", "shared"]:
+        """Whether shared experts read what routed ones do; the dense block of Gemma 4 has a norm of its own."""
+        return "" if self.router_scale else "shared"
+
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Router, the experts that the batch touches, shared experts, one all-reduce for both."""
-        narrow, shared = self.latent or hidden, self._shared
+        narrow, beside = self.latent or hidden, self._shared.ops(hidden, layout) if self._shared else ()
         return (
             *self._router(hidden, layout),
             *((linear("down to experts", (hidden, narrow), layout),) if self.latent else ()),
             *to_experts(self._routed(narrow, layout), narrow, layout),
             *((linear("up from experts", (narrow, hidden), layout),) if self.latent else ()),
-            *(op for op in (shared.ops(hidden, layout) if shared else ()) if op.rate != "all_reduce"),
+            *(replace(op, at_once=self._at_once) for op in beside if op.rate != "all_reduce"),
             *all_reduce("all-reduce after feed-forward", hidden, layout),
         )
 

@@ -242,6 +242,9 @@ class Op:
     choices: int = 0  # experts that a token chooses, of an all-to-all
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
+    normed: Literal["", "outputs", "heads", "values", "router"] = ""  # by norms that engines may fuse
+    at_once: Literal["", "shared", "latent"] = ""  # with routed experts, or as one GEMM with another (KernelRules)
+    norms: int = 0  # as many, of which NormKernels says how many kernels one is
     prompt_launches: int = 0  # kernels of prompts alone, whose time is in a measured rate: the host launches them, too
     splits: bool = False  # attention and recurrences, which lie between the graphs of a step in pieces (splitting_ops)
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache

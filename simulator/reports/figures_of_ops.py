@@ -13,7 +13,10 @@ from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op
 from simulator.profile import Figure, Profile
 from simulator.roofline.collectives import LINKED
+from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
+
+DEPTHS = {"expert_kernels": 2, "split_decode.prefill": 3}  # parts of a rule's path that only some ops rest on
 
 
 class DeviceOps(NamedTuple):
@@ -105,8 +108,7 @@ def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     idle = _idle(part)
     for path, figure in figures(part.rates.kernels, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
-        parts = name.split(".")
-        name = ".".join(parts[: 2 if parts[0] == "expert_kernels" else 1])
+        name = ".".join(name.split(".")[: next((depth for part, depth in DEPTHS.items() if name.startswith(part)), 1)])
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
             yield path, figure
 
@@ -126,6 +128,9 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     return {
         "link": not linked,
         "split_decode": not any(rates.decoding.split(op) for op in ops),
+        **_idle_prompts(part),
+        "state_start_s": not any(updates_states(op) for op in ops),
+        "norm_kernels": not any(op.normed for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
@@ -151,6 +156,15 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "half_length": bool(kernels.rules.score_bytes)
         and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
     }
+
+
+def _idle_prompts(part: DeviceOps) -> dict[str, bool]:
+    """Tell of Triton's rates of attention of prompts, by family, whether a device does without them."""
+    triton = part.rates.kernels.rules.split_decode
+    if triton is None:
+        return {}
+    used = triton.prompts(part.hardware)
+    return {f"split_decode.prefill.{family}": rate is not used for family, rate in triton.prefill.items()}
 
 
 def constant_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:

@@ -30,6 +30,11 @@ class DecodeSeconds(NamedTuple):
     launch_s: float
 
 
+def updates_states(op: Op) -> bool:
+    """Tell whether an op moves the states of a recurrence: as many bytes a sequence, whatever its length."""
+    return op.rate == "decode_attention" and bool(op.cache_bytes.logits)
+
+
 class DecodeAttentionRates:
     """Decode attention of an engine's kernels on a device; `light`: at the data sheet's peaks, without overhead.
 
@@ -66,12 +71,20 @@ class DecodeAttentionRates:
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         for kernel in (self.split(op), self.chunked(op)):
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
-        return DecodeSeconds(compute_s, memory_s, rates.launch_s * self.kernels.fitted.launch)  # type: ignore[union-attr]
+        own_s = self.kernels.rules.state_start_s if updates_states(op) else None
+        start_s = (rates.launch_s if own_s is None else own_s) + self._copied_s(op)  # type: ignore[union-attr]
+        return DecodeSeconds(compute_s, memory_s, start_s * self.kernels.fitted.launch)
 
     def split(self, op: Op) -> SplitDecode | None:
         """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
         split = self.kernels.rules.split_decode
         return split if split and split.holds(self.hardware, op) else None
+
+    def _copied_s(self, op: Op) -> float:
+        """Return the seconds before the copies that Triton's latent attention reads."""
+        split = self.split(op) if op.latent_heads else None
+        kernels = float(split.latent_copies or 0.0) if split else 0.0
+        return kernels * float(self.hardware.achievable.elementwise_launch_s or 0.0)
 
     def chunked(self, op: Op) -> ChunkedDecode | None:
         """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""

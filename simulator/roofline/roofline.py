@@ -149,12 +149,13 @@ class Rates:
         shared = op.shared_inputs != NOTHING
         own = self.kernels.experts_of(op.format, self.hardware, op.experts)
         sorts = shared and (own or self.kernels.rules).sorts_inputs
-        if self.light or not (late or sorts):
+        passes = float(own.passes or 0.0) if own and shared else 0.0
+        if self.light or not (late or sorts or passes):
             return 0.0
         taken = counts.dot(op.flops) / (2.0 * op.columns)
         quantised = counts.dot(op.shared_inputs) if shared and not sorts else taken
         size = WIDE_BYTES if late or name not in ("fp8", "fp4") else number_format(op.format).size_bytes
-        moved_bytes = 2.0 * size * sorts * taken + (WIDE_BYTES + 1.0) * late * quantised
+        moved_bytes = (2.0 * size * sorts + WIDE_BYTES * passes) * taken + (WIDE_BYTES + 1.0) * late * quantised
         return moved_bytes / self._elementwise_bytes_per_s
 
     @property
@@ -268,12 +269,16 @@ class Rates:
     def _prefill_rates(self) -> tuple[float, float]:
         require(self.hardware, "prefill_attention")
         rates, fitted = self.hardware.achievable.prefill_attention, self.kernels.fitted
+        own = self.kernels.rules.split_decode.prompts(self.hardware) if self.kernels.rules.split_decode else None
+        if own is not None:
+            return own.compute_fraction, own.half_length_tokens
         return min(rates.compute_fraction * fitted.attention, 1.0), rates.half_length_tokens * fitted.half_length  # type: ignore[union-attr]
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
-        own_s = 0.0 if self.light else float(self.hardware.achievable.elementwise_launch_s or 0.0)
-        launch_s = own_s * self.kernels.fitted.launch * op.launches
+        starts = not self.light and not self.kernels.is_beside(op)
+        own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0) if starts else 0.0
+        launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
         memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)

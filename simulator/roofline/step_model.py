@@ -26,8 +26,8 @@ class StepTable(NamedTuple):
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
     With prompts the host takes `prompt_pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
     `gaps_s`, and `prompt_least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
-    decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that a decoding sequence reads on
-    average.
+    decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
+    reads.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the

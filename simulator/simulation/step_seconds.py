@@ -69,17 +69,31 @@ def _steps_at_once_seconds(s: State, table: StepTable) -> float:
 def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -> float:
     """Return `seconds` and how long the decodes read the KV cache, layers with a sliding window last.
 
-    Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than one sequence alone
-    takes for the mean of them (`lone_s`).
+    Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than the longest
+    sequence takes alone (`lone_s`).
     """
     book = s.book[0]
-    reads, windowed = book.base_sum + book.decoding * (book.tick + 1 + more), 0.0
+    ahead = book.tick + 1 + more  # tokens that a sequence reads beside its `cached` ones
+    reads, windowed = book.base_sum + book.decoding * ahead, 0.0
     if s.limits.window > 0:
         closed = book.decoding - book.open_reads
         windowed = book.open_base_sum + book.open_reads * (book.tick + 1) + closed * s.limits.window
         windowed += book.decoding * more
-    seconds += max(table.slopes[0] * reads, table.lone_s[0] * (reads / book.decoding))
-    return seconds + max(table.slopes[1] * windowed, table.lone_s[1] * (windowed / book.decoding))
+    every_s, windowed_s = table.slopes[0] * reads, table.slopes[1] * windowed
+    if table.lone_s[0] + table.lone_s[1] > 0.0:
+        longest = _longest_cached(s) + ahead
+        every_s = max(every_s, table.lone_s[0] * longest)
+        windowed_s = max(windowed_s, table.lone_s[1] * min(longest, s.limits.window))
+    return seconds + every_s + windowed_s
+
+
+@compiled
+def _longest_cached(s: State) -> int:
+    """Return the most `cached` tokens of a decoding sequence; below 0 where it began at a later tick than it has."""
+    longest = s.slots[0].cached
+    for j in range(1, s.book[0].decoding):
+        longest = max(longest, s.slots[j].cached)
+    return longest
 
 
 @compiled

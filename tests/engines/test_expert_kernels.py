@@ -12,6 +12,7 @@ from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
 from simulator.models.layout import Layout
+from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
 
@@ -157,12 +158,17 @@ TRITON = {
 
 @pytest.mark.parametrize("shape", TRITON)
 def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
-    """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile."""
+    """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile, half as many of a zero."""
     total, chosen, hidden, width = shape
     kernels, layout = load_engine("sglang-0.5").kernels_on(load_hardware("h20-sxm")), Layout(weight_dtype="int4")
     layer = MixtureOfExperts(kind="experts", experts=total, chosen=chosen, intermediate=width)
     ops = [op for op in layer.ops(hidden, layout) if op.name in ("experts up", "experts down")]
-    rates = Rates(load_hardware("h20-sxm"), kernels.with_experts_of("triton"))
+    asked = kernels.with_experts_of("triton")
+    own, *rest = asked.rules.expert_kernels
+    assert own.unpack_flops == pytest.approx(1.5 * 85, rel=0.01)
+    without_zeros = own.model_copy(update={"unpack_flops": 85.0})
+    rules = asked.rules.model_copy(update={"expert_kernels": (without_zeros, *rest)})
+    rates = Rates(load_hardware("h20-sxm"), asked.model_copy(update={"rules": rules}))
     for tokens, measured in TRITON[shape].items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
@@ -193,3 +199,20 @@ def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
     assert kernels.with_experts_of("auto").rules == kernels.rules
+
+
+def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory():
+    """Two copies that are written and read, a product, and the read of the quantising kernel: 7 times 16 bits."""
+    hardware = load_hardware("b200-sxm")
+    kernels = load_engine("sglang-0.5").kernels_on(hardware).with_experts_of("cutlass")
+    layout = Layout(tp=4, weight_dtype="nvfp4-mlp")
+    op = next(op for op in load_model("kimi-k2.5").ops(layout) if op.name == "experts up")
+    own = kernels.experts_of(op.format, hardware, op.experts)
+    rules = kernels.rules.model_copy(update={"expert_kernels": (own.model_copy(update={"passes": None}),)})
+    prompt = Counts(1.0, 8000.0, 1.0)
+    more, less = (
+        float(Rates(hardware, each).cost(op, prompt).seconds)
+        for each in (kernels, kernels.model_copy(update={"rules": rules}))
+    )
+    rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
+    assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)

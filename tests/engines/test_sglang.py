@@ -115,3 +115,86 @@ def test_a_pad_of_heads_takes_the_time_of_heads():
     plain = Rates(found.hardware, found.kernels.model_copy(update={"rules": rules})).cost(op, counts)
     assert padded.compute_s == pytest.approx(8 * plain.compute_s)
     assert padded.flops == plain.flops
+
+
+def norms_us(model: str, device: str, engine: str = "sglang-0.5") -> float:
+    """Microseconds that norms add to a step of one token."""
+    found = deploy(model, device, engine)
+    rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
+    one = Counts(1.0, 1.0, 1.0)
+    all_s, without_s = (
+        sum(float(Rates(found.hardware, kernels).cost(op, one).seconds) for op in found.ops)
+        for kernels in (found.kernels, found.kernels.model_copy(update={"rules": rules}))
+    )
+    start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)
+    assert (all_s - without_s) / start_s == pytest.approx(round((all_s - without_s) / start_s))
+    return round((all_s - without_s) / start_s)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "kernels"),
+    [
+        ("llama-3.1-8b", "h100-sxm", 0),
+        ("qwen3-8b", "h100-sxm", 36),  # queries and keys at once
+        ("qwen3-8b", "mi300x", 72),
+        ("glm-4.7-flash", "b200-sxm", 47),
+        ("gemma-4-31b", "h200-sxm", 60 * (2 + 3)),
+        ("gemma-4-31b", "mi300x", 60 * (2 + 27)),
+        ("gemma-4-26b-a4b", "h200-sxm", 30 * (5 + 3 + 5)),
+        ("gemma-4-26b-a4b", "mi300x", 30 * (5 + 27 + 14)),
+    ],
+)
+def test_norms_beside_those_of_any_layer_are_kernels_of_their_own(model: str, device: str, kernels: int):
+    assert norms_us(model, device) == kernels
+
+
+def test_other_engines_fuse_norms_or_are_not_known_to_launch_them():
+    assert norms_us("gemma-4-31b", "h200-sxm", "vllm") == 0
+
+
+def test_the_host_launches_each_norm_of_a_prompt():
+    """Gemma 4: queries, keys, values, and the outputs of both parts, whatever kernels a norm is."""
+    for device in ("h200-sxm", "mi300x"):
+        found = deploy("gemma-4-31b", device, "sglang-0.5")
+        rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
+        without = found.kernels.model_copy(update={"rules": rules})
+        more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+        assert more.prompt_least_s - less.prompt_least_s == pytest.approx(60 * 5 * 60e-6)
+        assert more.prompt_pieces_s == less.prompt_pieces_s
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "vllm-0.33"])
+def test_states_are_updated_by_one_kernel(engine: str):
+    """Triton's takes 5.92 us for one sequence with 32 heads of 128 x 128 on a B200: flashinfer pull request 2370."""
+    found = deploy("qwen3-next-80b-a3b", "b200-sxm", engine)
+    update = next(op for op in found.ops if op.name == "state update")
+    launch = float(found.kernels.fitted.launch)
+    taken_s = found.step_model().once(update, Counts(1.0, 1.0, 1.0)) - (launch - 1) * 5.3e-6
+    assert taken_s == pytest.approx(5.92e-6, rel=0.08)
+    assert deploy("qwen3-next-80b-a3b", "mi300x", engine).kernels.rules.state_start_s is None
+
+
+def starts_s(model: str, device: str, names: tuple[str, ...], **layout: object) -> dict[str, float]:
+    """Seconds before each of some ops of a step of one token computes anything, of one layer."""
+    layout = default_layout(load_model(model), **layout) if layout else None
+    found = deploy(model, device, "sglang-0.5", layout)
+    costs = zip(found.ops, found.step_model().explain(Counts(1.0, 1.0, 1.0)), strict=False)
+    return {op.name: float(cost.overhead_s) / op.repeats for op, cost in costs if op.name in names and op.repeats > 3}
+
+
+def test_shared_experts_start_with_routed_ones_and_latents_of_queries_with_those_of_keys():
+    """On CUDA; AMD runs shared experts behind the others. Gemma 4's dense block is none of them."""
+    names = ("gate and up projection", "activation", "down projection", "query down", "kv down")
+    cuda = starts_s("deepseek-v3", "h200-sxm", names, tp=8, dtypes=("fp8-block", ""))
+    assert {name for name, start_s in cuda.items() if not start_s} == {*names} - {"query down"}
+    amd = starts_s("deepseek-v3", "mi300x", names, tp=8, dtypes=("fp8-block", ""))
+    assert all(amd.values())
+    assert all(starts_s("gemma-4-26b-a4b", "h200-sxm", names[:3]).values())
+    assert all(starts_s("deepseek-v2-lite", "h200-sxm", ("kv down",)).values())  # has no latent of queries
+
+
+def test_the_host_launches_shared_experts_but_one_gemm_of_latents():
+    layout = default_layout(load_model("deepseek-v3"), tp=8, dtypes=("fp8-block", ""))
+    found = deploy("deepseek-v3", "h200-sxm", "sglang-0.5", layout)
+    launched = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops}
+    assert (launched["kv down"], launched["query down"], launched["down projection"]) == (0, 1, 1)

@@ -101,6 +101,40 @@ def test_reads_take_the_longer_of_all_together_and_each_alone():
     assert both.finished_s.max() == 1.0 * (12 + 14)
 
 
+def test_the_longest_sequence_of_a_batch_takes_as_long_as_alone():
+    """Its parts are those of the batch (get_num_kv_splits_triton of 0.5.9): shorter ones have fewer of one size."""
+    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0]))
+    apart = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 20]), np.array([3, 3])))
+    assert apart.finished_s.max() == 1.5 * (21 + 22)
+    later = simulate(LIMITS, table, Requests(np.array([0.0, 1000.0]), np.array([4, 2]), np.array([12, 3])))
+    assert later.finished_s.max() == 1000 + 1.5 * (3 + 4)
+
+
 def test_it_is_known_of_sglang_alone():
     with pytest.raises(NotModelledError, match="attention of vllm"):
         deploy("llama-3.1-8b", "h100-sxm", "vllm", settings=TRITON)
+
+
+def test_prompts_run_in_triton_where_it_is_asked_for_and_was_timed():
+    """An H200 takes 2.87 ms for 8,192 tokens of 32 heads of 128 (sgl-project/sglang pull request 22350)."""
+    found = deploy("llama-3.1-8b", "h200-sxm", "sglang", None, TRITON)
+    prompt = Counts(1.0, 8192.0, 1.0, prefill_tokens=8192.0, prefill_pairs=8192 * 8193 / 2)
+    attention = next(op for op in found.ops if op.rate == "prefill_attention")
+    taken_s = float(found.step_model()._cost(attention, prompt).seconds) / 32
+    assert taken_s == pytest.approx(2.87e-3, rel=0.01)
+    own_s = float(deploy("llama-3.1-8b", "h200-sxm", "sglang").step_model()._cost(attention, prompt).seconds) / 32
+    assert own_s < taken_s / 2
+    cards = [deploy("llama-3.1-8b", "rtx-5090", "sglang", None, each).step_model() for each in (TRITON, Settings())]
+    asked_s, usual_s = (float(each._cost(attention, prompt).seconds) for each in cards)
+    assert asked_s == usual_s
+
+
+def test_triton_reads_copies_of_queries_and_latent_vectors():
+    """Two kernels in a layer of GLM-4.7-Flash, beside what attention takes to start elsewhere."""
+    starts_s = []
+    for settings in (TRITON, Settings()):
+        found = deploy("glm-4.7-flash", "b200-sxm", "sglang", None, settings)
+        attention = next(op for op in found.ops if op.rate == "decode_attention")
+        starts_s.append(float(found.step_model().once(attention, Counts(1.0, 1.0, 1.0))))
+    each_s = float(found.hardware.achievable.elementwise_launch_s) * float(found.kernels.fitted.launch)
+    assert starts_s[0] - starts_s[1] == pytest.approx(2 * each_s)

@@ -1,0 +1,23 @@
+"""Kernels of norms that an engine launches beside those that any decoder layer has."""
+
+from simulator.models.operations import Op
+from simulator.profile import Number, Strict
+
+
+class NormKernels(Strict):
+    """How many kernels one of an op's norms (`Op.norms`) adds to those of a step, by what is normed (`Op.normed`).
+
+    Two norms of a layer, with what is added to the residual, are among what the rates of GEMMs were fitted beside, and
+    are not counted again. Without a graph the host launches each norm as it launches any kernel, whatever it consists
+    of: its time of a kernel was fitted to calls of Python.
+    """
+
+    outputs: Number  # of a part's output (Gemma)
+    heads: Number  # of queries, of keys, of latent vectors: two of a layer
+    values: Number  # of queries, of keys and of values (Gemma 3n and 4): three of a layer
+    router: Number  # of a router's inputs, with a choice that scales each expert (Gemma 4)
+
+    def of(self, op: Op) -> float:
+        """Return the kernels that the norms of an op add."""
+        kernels = {"outputs": self.outputs, "heads": self.heads, "values": self.values, "router": self.router}
+        return op.norms * float(kernels[op.normed]) if op.normed else 0.0
