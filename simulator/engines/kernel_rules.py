@@ -64,6 +64,9 @@ class ExpertKernels(Strict):
     inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
+    unpack_rows: Positive | None = Field(
+        None, description="of Marlin, whose tiles are those of marlin_tiles.py: rows in whose time a tile is unpacked"
+    )
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
     beside_s: Seconds | None = Field(
@@ -72,8 +75,8 @@ class ExpertKernels(Strict):
     )
     unpack_flops: Positive | None = Field(
         None,
-        description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"
-        " `compute` holds it, or nothing to unpack",
+        description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, or"
+        " nothing to unpack",
     )
     launches: tuple[Positive, Positive] | None = Field(
         None,

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from simulator.engines import marlin_tiles
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -157,9 +158,23 @@ class Kernels(Strict):
         own, tiles = self.experts_of(op.format, hardware, op.experts), self.rules.expert_tiles
         if tiles and not own:
             return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+        if own and own.unpack_rows:
+            return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
+
+    def marlin(self, op: Op, hardware: Hardware) -> bool:
+        """Tell whether routed experts of an op run in Marlin."""
+        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        return own is not None and own.unpack_rows is not None
+
+    def busiest_compute(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
+        """Return what experts of the busiest rank compute over the mean of all ranks; 1 on one rank."""
+        if op.experts is None or op.experts.ranks == 1:
+            return 1.0
+        own = marlin_tiles.busiest if self.marlin(op, hardware) else Experts.busiest_tokens
+        return own(op.experts, tokens)
 
     def tile_rows(self, op: Op, hardware: Hardware) -> float:
         """Return the rows of the smallest tile of a dense GEMM; 0 where tiles are as small as its rows ask for."""

@@ -248,9 +248,9 @@ def test_the_width_of_experts_is_that_on_a_device():
     assert {op.experts.width for op in GLM.ops(5120, Layout(tp=8, ep=8)) if op.experts} == {1536}
 
 
-@pytest.mark.parametrize(("engine", "device", "reached"), [("vllm-0.33", "h100-sxm", 254), ("vllm-0.33", "b200", 285)])
+@pytest.mark.parametrize(("engine", "device", "reached"), [("vllm-0.33", "h100-sxm", 254), ("vllm-0.33", "b200", 407)])
 def test_experts_of_four_bits_are_multiplied_as_fast_as_they_are_unpacked(engine, device, reached):
-    """254 TFLOP/s of Marlin's experts on H100 (sglang pull request 38884), and as many for each SM on B200."""
+    """254 TFLOP/s of Marlin's experts on H100 (sglang pull request 38884); 407 on B200 beside unpacking."""
     hardware = load_hardware(device)
     kernels = load_engine(engine).kernels_on(hardware)
     op = replace(linear("", (128, 128), Layout(weight_dtype="int4")), experts=Experts(128, 4))
