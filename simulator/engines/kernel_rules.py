@@ -109,6 +109,19 @@ class GemmTiles(Strict):
         return stored in self.formats and hardware.family in self.families and hardware.multiprocessors is not None
 
 
+class DenseMarlin(Strict):
+    """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
+
+    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others, in place
+    of `packed`. `unpack_rows`: as ExpertKernels.unpack_rows.
+    """
+
+    formats: tuple[FormatName, ...]
+    families: tuple[str, ...]
+    compute: Positive
+    unpack_rows: Positive
+
+
 class ChunkedDecode(Strict):
     """Decode attention within chunks, where the kernel in which a group of query heads shares a KV head knows none.
 
@@ -168,6 +181,7 @@ class KernelRules(Strict):
         " library's GEMM reads them there; with fewer, GEMMs unpack what they read; none: they always do",
     )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
+    dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )

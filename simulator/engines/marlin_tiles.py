@@ -1,4 +1,4 @@
-"""Tiles in which Marlin multiplies routed experts of four bits: their rows, how many there are, what unpacks them."""
+"""Tiles in which Marlin multiplies weights of four bits: their rows, how many there are, what unpacks them."""
 
 import numpy as np
 
@@ -46,6 +46,20 @@ def padding(experts: Experts, tokens: Array, unpack_rows: float) -> Array:
     tokens = np.maximum(tokens, 1.0)
     rows: Array = experts.total * tiles(experts, tokens) * np.hypot(rows_of(experts, tokens), unpack_rows)
     return rows / (tokens * experts.chosen)
+
+
+def dense_padding(rows: Array, unpack_rows: float) -> Array:
+    """Return the rows in whose time a dense GEMM is multiplied over its own: whole tiles, each of which is unpacked.
+
+    A tile has the fewest of ROWS that hold what is multiplied, or the most of them.
+
+    >>> [round(float(dense_padding(rows, 8.0)), 2) for rows in (1.0, 64.0, 4096.0)]
+    [11.31, 1.01, 1.01]
+    """
+    own = np.maximum(rows, 1.0)
+    tile = np.asarray((*ROWS, ROWS[-1]))[np.searchsorted(ROWS, own)]
+    padded: Array = np.ceil(own / tile) * np.hypot(tile, unpack_rows) / own
+    return padded
 
 
 def tiles(experts: Experts, tokens: Array) -> Array:

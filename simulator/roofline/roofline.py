@@ -124,6 +124,7 @@ class Rates:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
+            compute_s = compute_s * self.kernels.dense_padding(op, rows, self.hardware)
             if gemm.least_rows:
                 compute_s = compute_s * row_padding(gemm, rows)
             if gemm.wave:  # without steps: at the rate of many rows
@@ -218,7 +219,7 @@ class Rates:
                 yield most
             own = rates.gemm_of(name, experts=True) if op.experts else None
             if self.kernels.marlin(op, self.hardware):
-                yield "exponent of Marlin's experts", MARLIN_EXPONENT
+                yield "exponent of Marlin", MARLIN_EXPONENT
             elif own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
             if self.kernels.k_loop_s(op, self.hardware):
