@@ -600,3 +600,23 @@ def test_experts_whose_inputs_are_scaled_in_blocks_have_a_share_of_their_own():
     assert shares(quantized=1.2, block_experts=0.7) == [1.0, 1.2, 0.7]
     unpacked = kernels_with(block_experts=0.7).fitted.of_compute("bf16", ops["fp8-block"])
     assert unpacked == 1.0  # where nothing multiplies fp8, no input is scaled
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "multiplied", "marlin"),
+    [
+        ("vllm-0.14", "rtx-pro-6000", "bf16", True),
+        ("vllm-0.14", "rtx-5090", "bf16", True),
+        ("vllm-0.19", "rtx-5090", "bf16", True),
+        ("vllm-0.33", "rtx-5090", "fp8", False),
+        ("vllm-0.33", "rtx-4090", "bf16", True),
+        ("vllm-0.33", "a100-sxm-80", "bf16", True),
+    ],
+)
+def test_mxfp4_experts_of_vllm_run_in_marlin_where_no_other_kernel_has_them(engine, device, multiplied, marlin):
+    """RTX PRO 6000 fell back to Marlin in 0.12 to 0.18 (vllm issues 30135, 40153); newer CUTLASS takes mxfp8."""
+    hardware = load_hardware(device)
+    kernels = load_engine(engine).kernels_on(hardware)
+    op = next(op for op in load_model("gpt-oss-20b").ops(Layout(weight_dtype="mxfp4")) if op.experts)
+    assert Rates(hardware, kernels).peak("mxfp4")[0] == multiplied
+    assert kernels.marlin(op, hardware) == marlin
