@@ -285,6 +285,9 @@ class KernelRules(Strict):
         description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"
         " sums over experts scattered, in place of all-to-alls that send a token to the ranks of its experts alone",
     )
+    sends_residual: bool = Field(
+        False, description="a pipeline stage sends its output and the residual, which are added in the next one's norm"
+    )
     sends_quantized: tuple[FormatName, ...] = Field(
         (),
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
