@@ -65,6 +65,9 @@ class ExpertKernels(Strict):
     inputs: PeakName | None = Field(None, description="type of inputs and multiplications; of formats of experts alone")
     least_tile: Positive | None = Field(None, description="rows of a tile, as many as tokens reach an expert, at least")
     most_tile: Positive | None = Field(None, description="the same at most; none: experts are not padded to tiles")
+    unpack_rows: Positive | None = Field(
+        None, description="of Marlin, whose tiles are those of marlin_tiles.py: rows in whose time a tile is unpacked"
+    )
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
     beside_s: Seconds | None = Field(
@@ -79,8 +82,8 @@ class ExpertKernels(Strict):
     )
     unpack_flops: Positive | None = Field(
         None,
-        description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, whose"
-        " `compute` holds it, or nothing to unpack",
+        description="FLOPs of fp32 in whose time a weight is unpacked, anew for each tile of rows; none: Marlin, or"
+        " nothing to unpack",
     )
     launches: tuple[Positive, Positive] | None = Field(
         None,
@@ -111,6 +114,19 @@ class GemmTiles(Strict):
     def holds(self, hardware: Hardware, stored: str) -> bool:
         """Tell whether dense GEMMs of a format run in them on a device whose multiprocessors are known."""
         return stored in self.formats and hardware.family in self.families and hardware.multiprocessors is not None
+
+
+class DenseMarlin(Strict):
+    """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
+
+    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others, in place
+    of `packed`. `unpack_rows`: as ExpertKernels.unpack_rows.
+    """
+
+    formats: tuple[FormatName, ...]
+    families: tuple[str, ...]
+    compute: Positive
+    unpack_rows: Positive
 
 
 class ChunkedDecode(Strict):
@@ -172,6 +188,7 @@ class KernelRules(Strict):
         " library's GEMM reads them there; with fewer, GEMMs unpack what they read; none: they always do",
     )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
+    dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )
@@ -284,6 +301,9 @@ class KernelRules(Strict):
         None,
         description="devices of a node up to which the tokens of data-parallel ranks are gathered by all ranks, and the"
         " sums over experts scattered, in place of all-to-alls that send a token to the ranks of its experts alone",
+    )
+    sends_residual: bool = Field(
+        False, description="a pipeline stage sends its output and the residual, which are added in the next one's norm"
     )
     sends_quantized: tuple[FormatName, ...] = Field(
         (),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from simulator.engines import marlin_tiles
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -11,6 +12,7 @@ from simulator.engines.kernel_rules import (
     ONE_ROW,
     QUICK_REDUCE_BITS,
     WIDE_BYTES,
+    DenseMarlin,
     ExpertKernels,
     KernelRules,
 )
@@ -129,8 +131,17 @@ class Kernels(Strict):
         tiles = op.experts.tiles(tokens, float(own.most_tile), float(own.least_tile or 1.0))  # type: ignore[union-attr]
         return tiles * op.inputs * op.columns * own.unpack_flops / hardware.peak_flops_per_s["fp32"]
 
+    def dense_marlin(self, op: Op, hardware: Hardware) -> DenseMarlin | None:
+        """Return Marlin's kernel of a dense GEMM; None where it runs in another one."""
+        if op.experts is not None or not op.weight_bytes:
+            return None
+        known = (each for each in self.rules.dense_marlin if hardware.family in each.families)
+        return next((each for each in known if op.format in each.formats), None)
+
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
+        if dense := self.dense_marlin(op, hardware):
+            return float(self.fitted.compute * dense.compute)
         own = self.experts_of(op.format, hardware, op.experts)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
@@ -145,10 +156,15 @@ class Kernels(Strict):
 
     def packed_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""
-        if not number_format(op.format).unpacked_for(peak):
+        if not number_format(op.format).unpacked_for(peak) or self.dense_marlin(op, hardware):
             return 1.0
         own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
         return float(own.memory if own and own.memory else self.fitted.packed)
+
+    def dense_padding(self, op: Op, rows: Array, hardware: Hardware) -> Array:
+        """Return the rows in whose time Marlin multiplies a dense GEMM over its own; 1 in other kernels."""
+        dense = self.dense_marlin(op, hardware)
+        return marlin_tiles.dense_padding(rows, float(dense.unpack_rows)) if dense else 1.0
 
     def padding(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
@@ -157,9 +173,23 @@ class Kernels(Strict):
         own, tiles = self.experts_of(op.format, hardware, op.experts), self.rules.expert_tiles
         if tiles and not own:
             return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+        if own and own.unpack_rows:
+            return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
+
+    def marlin(self, op: Op, hardware: Hardware) -> bool:
+        """Tell whether a GEMM, dense or of routed experts, is known to run in Marlin."""
+        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        return bool(own and own.unpack_rows) or self.dense_marlin(op, hardware) is not None
+
+    def busiest_compute(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
+        """Return what experts of the busiest rank compute over the mean of all ranks; 1 on one rank."""
+        if op.experts is None or op.experts.ranks == 1:
+            return 1.0
+        own = marlin_tiles.busiest if self.marlin(op, hardware) else Experts.busiest_tokens
+        return own(op.experts, tokens)
 
     def tile_rows(self, op: Op, hardware: Hardware) -> float:
         """Return the rows of the smallest tile of a dense GEMM; 0 where tiles are as small as its rows ask for."""

@@ -184,7 +184,7 @@ class Experts(NamedTuple):
         """
         draws = tokens * self.chosen
         variance = 1.0 + self.uneven * draws / self.total  # of a rank's draws, over that of a binomial
-        return self._busiest(draws, (1.0 - 1.0 / self.ranks) * variance)
+        return self.busiest_load(draws, (1.0 - 1.0 / self.ranks) * variance)
 
     def busiest_experts(self, tokens: Array) -> Array:
         """Return the most distinct experts touched on a rank over the mean of all ranks; 1 once all are touched.
@@ -192,10 +192,10 @@ class Experts(NamedTuple):
         Shapes as in `touched`.
         """
         touched = self.touched(tokens)
-        return self._busiest(touched, 1.0 - touched / self.total)
+        return self.busiest_load(touched, 1.0 - touched / self.total)
 
-    def _busiest(self, load: Array, variance: Array) -> Array:
-        """Return the largest of all ranks' loads over their mean; `variance`: of one, over its mean."""
+    def busiest_load(self, load: Array, variance: Array) -> Array:
+        """Return the largest of all ranks' loads over their mean; `load`: of all; `variance`: of one, over its mean."""
         largest = NormalDist().inv_cdf((self.ranks - 0.375) / (self.ranks + 0.25))
         mean = np.maximum(load, 1e-9) / self.ranks
         squared = np.log1p(variance / mean)

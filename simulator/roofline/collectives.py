@@ -177,18 +177,20 @@ class Links:
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network.
 
-        Stages lie one after another, each on neighbours: k = node / (devices of a stage) of them in a node, so that
+        Within a node, no faster than an all-reduce of two devices. `sends_residual`: two tensors of one size. Stages
+        lie one after another, each on neighbours: k = node / (devices of a stage) of them in a node, so that
         (stages - 1) // k of the stages - 1 sends leave one.
         """
         stages, most = op.repeats + 1, self.hardware.node_devices
         if op.link_devices <= most:
-            each_s, latency_s = 1 / self._link_bytes_per_s(), float(SEND_LATENCY_S)
+            each_s, latency_s = 1 / self._pair_bytes_per_s(), float(SEND_LATENCY_S)
         else:
             away = op.repeats // max(1, most * stages // op.link_devices) / op.repeats
-            inside_s = (1 - away) / self._link_bytes_per_s() if away < 1 else 0.0
+            inside_s = (1 - away) / self._pair_bytes_per_s() if away < 1 else 0.0
             each_s = away / network_bytes_per_s(self.hardware, light=self.light) + inside_s
             latency_s = away * self._send_latency_s + (1 - away) * SEND_LATENCY_S
-        return Transfer(counts.dot(op.link_bytes) * each_s, 0.0 if self.light else latency_s)
+        tensors = 2.0 if self.kernels.rules.sends_residual and not self.light else 1.0
+        return Transfer(tensors * counts.dot(op.link_bytes) * each_s, 0.0 if self.light else latency_s)
 
     def _host_link(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / PCIe rate: weights from the host's memory."""
@@ -217,6 +219,11 @@ class Links:
         link, reached = self.hardware.link, collective.bus_bytes_per_s
         most = link.bytes_per_s if link else self.hardware.pcie_bytes_per_s
         return min(reached, most or reached)
+
+    def _pair_bytes_per_s(self) -> float:
+        """Bytes per second from a device to another one in its node; the link's own where no all-reduce is known."""
+        known = self.hardware.achievable.all_reduce and not self.light
+        return self._collective(2)[1] if known else self._link_bytes_per_s()
 
     def _link_bytes_per_s(self) -> float:
         if self.hardware.link:

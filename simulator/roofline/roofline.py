@@ -7,6 +7,7 @@ import numpy as np
 
 from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES
 from simulator.engines.kernels import Kernels
+from simulator.engines.marlin_tiles import EXPONENT as MARLIN_EXPONENT
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Gemm, Hardware, PeakName, require
 from simulator.models.number_formats import number_format
@@ -123,13 +124,14 @@ class Rates:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
+            compute_s = compute_s * self.kernels.dense_padding(op, rows, self.hardware)
             if gemm.least_rows:
                 compute_s = compute_s * row_padding(gemm, rows)
             if gemm.wave:  # without steps: at the rate of many rows
                 compute_s = waves_s(gemm, rows * (counts.steps > 0), op, self.hardware.multiprocessors, compute_s)
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
-            compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)
+            compute_s = compute_s * self.kernels.busiest_compute(op, counts.tokens, self.hardware)
             memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         read_s = np.maximum(memory_s, gemm.panel_s * counts.steps) + gemm.loop_s * counts.steps
         kernel_s = soft_maximum(compute_s, read_s, gemm.exponent)
@@ -189,7 +191,8 @@ class Rates:
         least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
         wave = float(self.hardware.achievable.wave_fraction or 0.0) if self.fills_tiles(op) else 0.0
         rows = (least_rows, self._tile_s(op), wave, input_loop_s(gemm, op))
-        return AchievedGemm(*shares, start_s, exponent_of(gemm, op), panel_s(gemm, op), *rows)
+        exponent = float(MARLIN_EXPONENT) if self.kernels.marlin(op, self.hardware) else exponent_of(gemm, op)
+        return AchievedGemm(*shares, start_s, exponent, panel_s(gemm, op), *rows)
 
     def _tile_s(self, op: Op) -> float:
         """Return the seconds of a GEMM's smallest tiles at the peak (KernelRules.gemm_tiles); 0: not known."""
@@ -216,7 +219,9 @@ class Rates:
             if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_MEMORY_FRACTION:
                 yield most
             own = rates.gemm_of(name, experts=True) if op.experts else None
-            if own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
+            if self.kernels.marlin(op, self.hardware):
+                yield "exponent of Marlin", MARLIN_EXPONENT
+            elif own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
                 yield "exponent of routed experts", EXPERTS_EXPONENT
             if self.kernels.k_loop_s(op, self.hardware):
                 yield "exponent of experts' loop over K", K_LOOP_EXPONENT

@@ -190,8 +190,19 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     size = 1000 * 8192 * 2
     for light in (False, True):
         network, latency_s = network_bytes_per_s(H100, light=light), (pp - 1) * SEND_LATENCY_S * (not light)
-        expected = size * (crossings / network + (pp - 1 - crossings) / 450e9) + latency_s
+        within = 450e9 if light else float(H100.achievable.all_reduce[2].bus_bytes_per_s)
+        expected = size * (crossings / network + (pp - 1 - crossings) / within) + latency_s
         assert float(Rates(H100, light=light).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+
+
+def test_a_stage_of_vllm_sends_two_tensors_as_fast_as_a_pair_of_cards_sums():
+    """hidden_states and residual; 20 GB/s over the host's memory between two RTX 5090, which have 63 to the host."""
+    send = next(op for op in load_model("glm-4.5-air").ops(Layout(pp=4)) if op.rate == "send")
+    card, counts = load_hardware("rtx-5090"), Counts(1.0, 2048.0)
+    for engine, tensors in (("vllm-0.33", 2), ("sglang-0.5.10", 1)):
+        rates = Rates(card, load_engine(engine).kernels_on(card))
+        link_s = float(rates.cost(send, counts).link_s)
+        assert link_s == pytest.approx(tensors * 3 * 2048 * 4096 * 2 / 20e9), engine
 
 
 # ----------------------------------------------------------------------------------------------------------- refusals
