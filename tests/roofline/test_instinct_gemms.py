@@ -1,6 +1,7 @@
-"""Dense GEMMs on AMD Instinct beside times of the kernels alone (tests/fixtures/kernels-instinct.csv)."""
+"""Dense GEMMs and experts on AMD Instinct beside times of the kernels alone (tests/fixtures/kernels-instinct.csv)."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
+from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts
@@ -17,6 +19,7 @@ from simulator.roofline.roofline import Rates
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernels-instinct.csv"
 QUANTISER_US = 1.9  # of the profiles' start, where a kernel quantises inputs; not timed
+ROUTING_US = 7.4 + 7.0 + QUANTISER_US  # what chooses, sorts and quantises before experts; not timed
 STORED = {"fp4": "nvfp4"}  # a format that is multiplied in the type
 
 
@@ -29,12 +32,17 @@ def kernel_us(device: str, timed: str, rows: float, columns: int, inputs: int) -
     return 1e6 * float(rates.cost(op, counts).seconds - apart_s) - QUANTISER_US * (timed != "bf16")
 
 
+def times(device: str, timed: str, *, experts: bool) -> list[dict[str, str]]:
+    rows = csv.DictReader(FIXTURE.read_text().splitlines())
+    return [
+        row for row in rows if (row["device"], row["format"]) == (device, timed) and bool(row["experts"]) == experts
+    ]
+
+
 def errors(device: str, timed: str, least: int, most: int) -> np.ndarray:
-    rows = [row for row in csv.DictReader(FIXTURE.read_text().splitlines()) if row["device"] == device]
     shapes = [
         (*(int(row[name]) for name in ("rows", "outputs", "inputs")), float(row["us"]))
-        for row in rows
-        if row["format"] == timed
+        for row in times(device, timed, experts=False)
     ]
     return np.array(
         [np.log(kernel_us(device, timed, *shape) / us) for *shape, us in shapes if least <= shape[0] <= most]
@@ -81,3 +89,25 @@ def test_figures_of_blocks_are_named_where_they_are_used():
         op = linear("", (7168, 4608), Layout(weight_dtype=stored))
         names = [name for name, _ in rate_figures(DeviceOps(hardware, engine, (op,)))]
         assert f"achievable.{kind}.fp8.compute_fraction" in names
+
+
+def experts_us(rates: Rates, row: dict[str, str]) -> float:
+    """Predicted microseconds of a layer of experts, chosen alike, without what is not timed."""
+    experts, chosen, width = (int(row[name]) for name in ("experts", "chosen", "outputs"))
+    layer = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width)
+    ops = [op for op in layer.ops(int(row["inputs"]), Layout(weight_dtype=row["format"])) if op.columns and op.experts]
+    alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
+    counts = Counts(steps=1.0, tokens=float(row["rows"]))
+    return sum(float(rates.cost(op, counts).seconds) for op in alike) * 1e6 - ROUTING_US
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10"])
+def test_experts_in_blocks_take_what_they_took(engine: str):
+    hardware, rows = load_hardware("mi355x"), times("mi355x", "fp8-block", experts=True)
+    rates = Rates(hardware, load_engine(engine).kernels_on(hardware))
+    found = np.array([np.log(experts_us(rates, row) / float(row["us"])) for row in rows])
+    deepseek = np.array([row["inputs"] == "7168" for row in rows])
+    assert len(rows) == 53
+    assert np.mean(np.abs(found)) < 0.18
+    assert np.mean(np.abs(found[deepseek])) < 0.12
+    assert abs(np.mean(found)) < 0.05
