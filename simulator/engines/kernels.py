@@ -245,7 +245,8 @@ class Kernels(Strict):
         if self.is_beside(op):
             return 0.0
         rates, launches = hardware.achievable, self.launches(op, hardware)
-        own = rates.gemm_of(peak, experts=op.experts is not None) or rates.gemm[peak]
+        late = number_format(op.format).scaled_late
+        own = rates.gemm_of(peak, experts=op.experts is not None, blocks=late) or rates.gemm[peak]
         wide, beside_s = rates.gemm.get("bf16"), 0.0
         least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
         plain = launches if op.format in self.rules.fuses else 0

@@ -92,6 +92,7 @@ class Achievable(Strict):
     """
 
     gemm: dict[PeakName, Gemm] = {}
+    blocks: dict[PeakName, Gemm] = {}  # of dense GEMMs with inputs scaled in blocks, likewise
     experts: dict[PeakName, Gemm] = {}  # of routed experts, where their kernels are others than those of `gemm`
     wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.waves_s)
     decode_attention: DecodeAttention | None = None
@@ -106,6 +107,7 @@ class Achievable(Strict):
         """Fill what is missing here from a more general set."""
         return Achievable(
             gemm={**other.gemm, **self.gemm},
+            blocks={name: each for name, each in other.blocks.items() if name not in self.gemm} | self.blocks,
             experts={name: each for name, each in other.experts.items() if name not in self.gemm} | self.experts,
             wave_fraction=self.wave_fraction or other.wave_fraction,
             decode_attention=self.decode_attention or other.decode_attention,
@@ -117,9 +119,16 @@ class Achievable(Strict):
             ring_all_reduce=self.ring_all_reduce,
         )
 
-    def gemm_of(self, name: PeakName, *, experts: bool) -> Gemm | None:
-        """Return the rates of a GEMM that is multiplied in a type, dense or of routed experts; None: not known."""
-        return (self.experts.get(name) if experts else None) or self.gemm.get(name)
+    def kind_of(self, name: PeakName, *, experts: bool, blocks: bool) -> str:
+        """Return where the rates of a GEMM stand: of routed experts, or of a dense one with inputs scaled in blocks."""
+        if experts:
+            return "experts" if name in self.experts else "gemm"
+        return "blocks" if blocks and name in self.blocks else "gemm"
+
+    def gemm_of(self, name: PeakName, *, experts: bool, blocks: bool = False) -> Gemm | None:
+        """Return the rates of a GEMM that is multiplied in a type, by its kind; None: not known."""
+        found: Gemm | None = getattr(self, self.kind_of(name, experts=experts, blocks=blocks)).get(name)
+        return found
 
     @property
     def best_memory_fraction(self) -> Fraction:

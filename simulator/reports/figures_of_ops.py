@@ -59,19 +59,24 @@ def own_figures(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
         yield from figures(getattr(profile, name), name)
 
 
+def kind_of_gemm(op: Op, rates: Rates) -> str:
+    """Return the field of Achievable that has the rates of a GEMM."""
+    late, name = number_format(op.format).scaled_late, rates.peak(op.format)[0]
+    return rates.hardware.achievable.kind_of(name, experts=op.experts is not None, blocks=late)
+
+
 def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of a device's profile that its ops rest on, with their dotted paths."""
     hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
-    gemms = ((rates.peak(op.format)[0], op.experts is not None) for op in ops if op.rate == "gemm")
+    gemms = ((rates.peak(op.format)[0], kind_of_gemm(op, rates)) for op in ops if op.rate == "gemm")
     multiplied = dict.fromkeys(gemms)  # in order, once each
     yield from own_figures(hardware, "memory_bytes_per_s")
     attended = [op for op in ops if op.rate.endswith("attention")]
     multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
     for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
         yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
-    for peak, routed in multiplied:
-        kind = "experts" if routed and peak in hardware.achievable.experts else "gemm"
+    for peak, kind in multiplied:
         yield from figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction

@@ -176,7 +176,8 @@ class Rates:
 
         Raises ProfileError where the profile has no rates for GEMMs in that type.
         """
-        gemm: Gemm | None = self.hardware.achievable.gemm_of(name, experts=op.experts is not None)
+        late, routed = number_format(op.format).scaled_late, op.experts is not None
+        gemm: Gemm | None = self.hardware.achievable.gemm_of(name, experts=routed, blocks=late)
         if gemm is None:
             raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
         fitted = self.kernels.fitted
