@@ -123,10 +123,11 @@ class Rates:
             compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
-            if gemm.least_rows:
-                compute_s = compute_s * row_padding(gemm, rows)
-            if gemm.wave:  # without steps: at the rate of many rows
-                compute_s = waves_s(gemm, rows * (counts.steps > 0), op, self.hardware.multiprocessors, compute_s)
+            rows = rows * (counts.steps > 0)  # without steps: none, and at the rate of many
+            padded_s = compute_s * row_padding(gemm, rows) if gemm.least_rows else compute_s
+            if gemm.wave:
+                compute_s = waves_s(gemm, rows, op, self.hardware.multiprocessors, compute_s)
+            compute_s = np.maximum(compute_s, padded_s)  # the rows of a tile are among the least
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * op.experts.busiest_tokens(counts.tokens)

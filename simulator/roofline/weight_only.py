@@ -49,8 +49,8 @@ def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, ha
 
     A dense GEMM of a few rows (KernelRules.vector_rows), and experts of a few tokens (vector_expert_tokens): F / (v P),
     P the fp32 peak of the device, v as fitted or, for formats that unpack fast, as read (fast_vectors). On a CPU
-    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
-    (1 + u / n) times as long.
+    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows, of an
+    expert those that reach it: (1 + u / n) times as long.
     """
     rules, stored, peaks = kernels.rules, number_format(op.format), hardware.peak_flops_per_s
     few, share = rules.vector_rows, kernels.vector_share(op.format)
@@ -60,6 +60,5 @@ def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, ha
         seconds = np.where(np.asarray(rows) <= float(most or 0.0), by_vectors, seconds)
     if not rules.unpack_tokens or not stored.unpacking:
         return seconds
-    share_of_all = op.experts.chosen / op.experts.total if op.experts else 1.0
-    rows = counts.dot(op.flops) / max(op.flops) * share_of_all
-    return seconds * (1.0 + float(stored.unpacking) / np.clip(rows, 1.0, float(rules.unpack_tokens)))
+    shared = np.clip(rows_of(op, counts), 1.0, float(rules.unpack_tokens))
+    return seconds * (1.0 + float(stored.unpacking) / shared)

@@ -37,13 +37,20 @@ GLM = load_model("glm-4.6").blocks["experts"].ffn
 
 
 def attention_s(
-    kernels: Kernels, sequences: float, *, heads: int = 32, kv_heads: int = 8, context: int = 8192
+    kernels: Kernels,
+    sequences: float,
+    *,
+    heads: int = 32,
+    kv_heads: int = 8,
+    context: int = 8192,
+    prompt: float = 0.0,
 ) -> float:
     """One layer's decode attention over 1,000 cached tokens of each sequence on the MI300X, without its launch."""
     layer = Attention(heads=heads, kv_heads=kv_heads, head_dim=128)
     op = next(op for op in layer.ops(4096, Layout()) if op.rate == "decode_attention")
     rates = Rates(load_hardware("mi300x"), kernels, context_tokens=context)
-    cost = rates.cost(op, Counts(1.0, sequences, sequences, 1000.0 * sequences))
+    counts = Counts(1.0, sequences + prompt, sequences, 1000.0 * sequences, prefill_tokens=prompt)
+    cost = rates.cost(op, counts)
     return float(cost.seconds - cost.overhead_s)
 
 
@@ -55,6 +62,7 @@ def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
     assert attention_s(PAGED, 16) == pytest.approx(16_000 * 32 * 256 * 2 / 5.3e12)
     assert attention_s(PAGED, 17) == pytest.approx(17_000 * 32 * 256 * 2 / (0.25 * 5.3e12))  # more than 512
     assert attention_s(PAGED, 17, context=4096) == pytest.approx(attention_s(PAGED, 17) / 2)  # half the row of scores
+    assert attention_s(PAGED, 16, prompt=500) == attention_s(PAGED, 16)  # a prompt's tokens have a kernel of their own
 
 
 def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():

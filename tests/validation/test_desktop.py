@@ -155,9 +155,10 @@ def test_unpacking_is_shared_by_the_tokens_of_a_tile():
     op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
     one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
     assert eight / one == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
-    routed = replace(op, experts=Experts(8, 2))  # of which each expert has a quarter
-    four, thirty_two = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (4.0, 32.0))
-    assert thirty_two / four == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
+    routed = replace(op, experts=Experts(8, 2))  # two tokens reach 3.5 of them, so that each has 4 / 3.5 rows
+    one, two, many = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 2.0, 64.0))
+    assert two / one == pytest.approx(2 * (1 + 6.6 * 3.5 / 4) / (1 + 6.6))
+    assert many / one == pytest.approx(64 * (1 + 6.6 / 8) / (1 + 6.6))
 
 
 def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():
