@@ -232,9 +232,11 @@ class Rates:
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
         """
-        if self.kernels.rules.score_bytes and not self.light and not self.fuses(op):
-            return self._unfused_attention(op, counts)
-        return self._fused_attention(op, counts)
+        return self._unfused_attention(op, counts) if self.writes_scores(op) else self._fused_attention(op, counts)
+
+    def writes_scores(self, op: Op) -> bool:
+        """Whether attention of prompts is two GEMMs, and the scores between them pass through memory."""
+        return bool(self.kernels.rules.score_bytes) and not self.light and not self.fuses(op)
 
     def fuses(self, op: Op) -> bool:
         """Whether attention is fused where it may be either: if a prompt of `LONG_PROMPT` tokens is faster so.

@@ -13,6 +13,7 @@ from simulator.models.layers import Attention, MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
+from tests.support.kernels import kernels_with
 
 # flagos-ai/FlagGems pull requests 3609 and 4350: ms of vLLM's fused_marlin_moe in int4 on an H20, by tokens
 MIXTRAL = {1: 0.134, 4: 0.339, 16: 0.444, 64: 1.189, 128: 1.705, 512: 5.039, 1024: 10.31, 4096: 36.74, 16384: 143.2}
@@ -158,3 +159,5 @@ def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
     assert kernels.with_experts_of("auto").rules == kernels.rules
+    assert kernels.rules.unpacks_from_rows is None  # dense layers are Triton's affair alone
+    assert kernels_with().with_experts_of("triton").rules.unpacks_from_rows is None  # an engine that has none

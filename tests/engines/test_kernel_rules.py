@@ -14,6 +14,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
+from simulator.errors import ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.blocks import NORMS
 from simulator.models.layers import Attention
@@ -296,6 +297,21 @@ def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences
     halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
     wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
     assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
+
+
+def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_of_light():
+    hardware = load_hardware("h100-sxm")
+    bare = hardware.model_copy(update={"achievable": hardware.achievable.model_copy(update={"decode_attention": None})})
+    op = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0))
+    with pytest.raises(ProfileError, match="decode_attention"):
+        Rates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
+    assert Rates(bare, Kernels(), light=True).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
+
+
+def test_rules_of_formats_that_nobody_knows_are_refused():
+    for rule in ({"fuses": ("fp9",)}, {"weight_only": ("fp9",)}):
+        with pytest.raises(ValueError, match="fp9"):
+            kernels_with(**rule)
 
 
 @pytest.mark.parametrize(("share", "reached"), [(0.9, 0.9 * 0.905), (1.2, 0.95)])
