@@ -145,6 +145,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "link": not linked,
         "split_decode": not any(rates.decoding.split(op) for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
+        "sparse_heads": not any(kernels.head_padding(op, part.hardware) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,

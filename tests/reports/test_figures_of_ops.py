@@ -13,7 +13,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import Figure
-from simulator.reports.figures_of_ops import DeviceOps, figures, rate_figures
+from simulator.reports.figures_of_ops import DeviceOps, figures, kernel_figures, rate_figures
 
 # Sequences that decode and cached tokens of each; tokens of a prompt
 DECODES = [(1.0, n, n, n * read, n * min(read, 200.0)) for n in (1.0, 8.0, 70.0, 300.0) for read in (10.0, 5000.0)]
@@ -28,10 +28,12 @@ KEPT += ("achievable.ring_all_reduce", "achievable.prefill_attention", "link")
 CASES = {
     "dense": ("llama-3.1-8b", "h100-sxm", "vllm", {}),
     "fp8": ("llama-3.1-8b", "h200-sxm", "vllm", {"tp": 2, "dtypes": ("fp8", "fp8")}),
-    "experts in blocks": ("deepseek-v3", "h200-sxm", "vllm", {"tp": 8}),
+    "a narrow cache in tiles": ("llama-3.1-8b", "h100-sxm", "vllm", {"dtypes": ("", "fp8")}),
+    "experts of rates of their own": ("deepseek-v3", "b200-sxm", "vllm", {"tp": 8}),
     "ranks": ("deepseek-v3", "h200-sxm", "vllm", {"dp": 8, "ep": 8}),
     "two nodes": ("llama-3.1-405b", "h100-sxm", "vllm", {"tp": 16}),
     "stages": ("llama-3.1-70b", "l40s", "vllm", {"pp": 4}),
+    "tiles of many rows": ("llama-3.1-8b", "rtx-5090", "vllm-0.14", {"dtypes": ("fp8", "")}),
     "int4": ("llama-3.1-8b", "rtx-4090", "vllm", {"dtypes": ("int4", "")}),
     "converted cache": ("llama-3-8b", "a100-sxm-40", "vllm", {"dtypes": ("fp16", "fp8")}),
     "scores in memory": ("llama-3.1-8b", "rtx-4090", "llama.cpp-b1500", {"dtypes": ("q4_K_M", "")}),
@@ -48,6 +50,8 @@ def changed(value: object, path: list[str], factor: float) -> object:
     name, *rest = path
     if isinstance(value, BaseModel):
         return value.model_copy(update={name: changed(getattr(value, name), rest, factor)})
+    if isinstance(value, tuple):
+        return tuple(changed(each, rest, factor) if str(at) == name else each for at, each in enumerate(value))
     assert isinstance(value, Mapping)
     return {key: changed(each, rest, factor) if str(key) == name else each for key, each in value.items()}
 
@@ -92,3 +96,38 @@ def test_figures_that_are_listed_are_those_that_change_the_time_of_steps(case):
     idle = {part_of(path) for path in listed} - {part_of(path) for path in change}
     assert idle <= {*KEPT}
     assert change
+
+
+RULED = {
+    "experts of rates of their own": CASES["experts of rates of their own"],
+    "scores in memory": CASES["scores in memory"],
+    "vector units": CASES["vector units"],
+    "vector units and experts": ("gpt-oss-20b", "strix-halo", "llama.cpp-vulkan", {"dtypes": ("mxfp4_MoE", "")}),
+    "a fast format": ("llama-2-7b", "strix-halo", "llama.cpp", {"dtypes": ("q8_0", "")}),
+    "tiles of many rows": CASES["tiles of many rows"],
+    "experts unpacked": ("qwen3-30b-a3b", "h100-sxm", "sglang-0.5", {"dtypes": ("int4", "")}),
+    "latent attention in Triton": ("glm-4.7-flash", "a100-sxm-80", "sglang", {}),
+    "chunks": ("llama-4-scout", "h100-sxm", "tensorrt-llm", {"tp": 8}),
+    "a CPU": ("llama-3.1-8b", "xeon-8480", "llama.cpp", {"dtypes": ("q4_K_M", "")}),
+}
+
+
+@pytest.mark.parametrize("case", RULED)
+def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_steps(case):
+    """By a third or three times of each; an all-reduce in one shot is hidden where the host launches a batch."""
+    model, device, engine, given = RULED[case]
+    deployment = deploy(model, device, engine, default_layout(load_model(model), **given))
+    kernels = deployment.engine.kernels_on(deployment.hardware)
+
+    def seconds(found: object) -> list[float]:
+        own = deployment.engine.model_copy(update={"kernels": (found,)})
+        return replace(deployment, engine=own).step_model().seconds(STEPS).tolist()
+
+    every = kernel_figures(DeviceOps(deployment.hardware, deployment.engine, deployment.ops))
+    listed = {path.removeprefix("kernels.") for path, _ in every if path.startswith("kernels.rules")}
+    before, change = seconds(kernels), set()
+    for path, _ in figures(kernels.rules, "rules"):
+        if any(seconds(changed(kernels, path.split("."), factor)) != before for factor in (1 / 3, 3.0)):
+            change.add(path)
+    assert change
+    assert change <= listed <= change | {"rules.one_shot_tokens"}

@@ -65,9 +65,10 @@ def test_a_few_rows_are_multiplied_by_vector_units():
     op, rule = product(), {"vector_rows": 8.0, "vector": 0.1}
     assert cost(op, 8.0, **rule).compute_s == pytest.approx(8 * 2 * WEIGHTS / 2.97e12)
     routed = replace(op, experts=Experts(8, 2))
-    for each, rows in ((op, 9.0), (routed, 1.0), (routed, 8.0), (product("fp16"), 8.0)):
+    for each, rows in ((op, 9.0), (routed, 1.0), (routed, 8.0), (product("fp16"), 1.0)):
         assert cost(each, rows, **rule).compute_s == cost(each, rows).compute_s
-    assert cost(op, 8.0, vector_rows=8.0).compute_s == cost(op, 8.0).compute_s  # no rate is known
+    for rates in ({"vector_rows": 8.0}, {"vector": 0.1}):  # no rate is known, or no kernel
+        assert cost(op, 1.0, **rates).compute_s == cost(op, 1.0).compute_s
 
 
 def test_experts_of_a_few_tokens_are_multiplied_by_vector_units():
