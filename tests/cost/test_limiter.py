@@ -63,6 +63,7 @@ def test_a_queue_without_end_is_said_and_its_resource_named():
 
 def test_ops_bound_by_one_resource_count_together():
     """3.5 s by memory, twice 2.5 s by compute: 5 of 8.5."""
+    assert set(Cost("an op without work")[1:]) == {0.0}
     read, multiplied = Cost("", compute_s=1.0, memory_s=3.0, seconds=3.5), Cost("", compute_s=2.0, seconds=2.5)
     assert mostly_bound([read, multiplied, multiplied]) == ("compute", 5.0 / 8.5)
 

@@ -139,6 +139,11 @@ def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory(
     """AWQLinearMethod: Qwen3-30B-A3B's attention is written and read in 16 bits; its experts are not."""
     model = ("qwen3-30b-a3b", "rtx-5090", "sglang-0.5", Layout(weight_dtype="int4"))
     plain, asked = (deploy(*model, Settings(changes=each)) for each in ((), ("moe_backend=triton",)))
+    one = Counts(steps=1.0, tokens=1.0, logits=1.0, decode_reads=1000.0)
+    moved = [
+        next(op for op in each.step_model().explain(one) if op.name == "qkv projection") for each in (plain, asked)
+    ]
+    assert moved[1].moved_bytes > 2 * moved[0].moved_bytes  # for a single row, too
     counts = Counts(steps=1.0, tokens=4.0, logits=4.0, decode_reads=4000.0)
     costs = [{each.name: each for each in one.step_model().explain(counts)} for one in (plain, asked)]
     qkv = 48 * 2048 * 5120
