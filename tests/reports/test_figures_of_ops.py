@@ -29,7 +29,7 @@ CASES = {
     "dense": ("llama-3.1-8b", "h100-sxm", "vllm", {}),
     "fp8": ("llama-3.1-8b", "h200-sxm", "vllm", {"tp": 2, "dtypes": ("fp8", "fp8")}),
     "a narrow cache in tiles": ("llama-3.1-8b", "h100-sxm", "vllm", {"dtypes": ("", "fp8")}),
-    "experts of rates of their own": ("deepseek-v3", "b200-sxm", "vllm", {"tp": 8}),
+    "experts of rates of their own": ("deepseek-v3", "b200-sxm", "vllm", {"tp": 8, "dtypes": ("nvfp4", "")}),
     "ranks": ("deepseek-v3", "h200-sxm", "vllm", {"dp": 8, "ep": 8}),
     "two nodes": ("llama-3.1-405b", "h100-sxm", "vllm", {"tp": 16}),
     "stages": ("llama-3.1-70b", "l40s", "vllm", {"pp": 4}),
@@ -99,7 +99,7 @@ def test_figures_that_are_listed_are_those_that_change_the_time_of_steps(case):
 
 
 RULED = {
-    "experts of rates of their own": CASES["experts of rates of their own"],
+    "experts that gather": ("deepseek-v3", "b200-sxm", "vllm", {"tp": 8}),
     "scores in memory": CASES["scores in memory"],
     "vector units": CASES["vector units"],
     "vector units and experts": ("gpt-oss-20b", "strix-halo", "llama.cpp-vulkan", {"dtypes": ("mxfp4_MoE", "")}),
