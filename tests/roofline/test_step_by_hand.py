@@ -91,7 +91,7 @@ def test_decode_attention_at_the_speed_of_light_computes_at_the_peak():
     assert light.cost(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
 
 
-@pytest.mark.parametrize("size", [(10**13, 1), (1, 10**13)])
+@pytest.mark.parametrize("size", [(10**11, 1), (1, 10**11)])
 def test_a_table_of_more_than_a_machine_holds_is_refused(size):
     with pytest.raises(InfercastError, match="a table of steps"):
         step(TINY, device(1e6, 1e5)).table(*size)
