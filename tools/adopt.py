@@ -10,6 +10,8 @@ PLAIN = (int, float, str, tuple, frozenset, dict, list)
 def adopt(live: ModuleType, source: str) -> None:
     """Give the functions, methods and plain constants of a module those of another source of it.
 
+    Defaults of functions, dataclasses and named tuples go with them; a Pydantic model keeps those of its fields.
+
     >>> module = ModuleType("tools.adopt")
     >>> adopt(module, "def f(): return 1")
     >>> kept = module.f
@@ -28,17 +30,26 @@ def _take(old: Any, new: Any, module: str) -> None:
         was, here = vars(old).get(name), getattr(value, "__module__", module) == module
         if isinstance(value, type) and isinstance(was, type) and here:
             _take(was, value, module)
-        elif (to := _function(was)) and (by := _function(value)) and by.__module__ == module:
+        elif (to := _function(was)) and (by := _function(value)) and by.__module__ in (module, _maker(old)):
             to.__code__, to.__defaults__, to.__kwdefaults__ = by.__code__, by.__defaults__, by.__kwdefaults__
         elif isinstance(old, ModuleType) and was is None:
             setattr(old, name, value)
         elif _is_other(was, value) and not name.startswith("__"):
-            _set_everywhere(old, name, was, value)
+            _set_everywhere(old, name, was, was._make(value) if hasattr(was, "_make") else value)
+
+
+def _maker(of: Any) -> str:
+    """Return the module that Python names for `__new__` of a named tuple, where its defaults are."""
+    return f"namedtuple_{of.__name__}"
 
 
 def _is_other(was: object, value: object) -> bool:
-    """Whether a constant is another one; by what is printed of it, as a tuple may hold arrays."""
-    return isinstance(value, PLAIN) and type(was) is type(value) and repr(was) != repr(value)
+    """Whether a constant is another one; by what is printed of it, as a tuple may hold arrays.
+
+    A named tuple of the module has a class of its own in each source.
+    """
+    alike = type(was) is type(value) or (hasattr(was, "_make") and type(was).__name__ == type(value).__name__)
+    return isinstance(value, PLAIN) and alike and repr(was) != repr(value)
 
 
 def _set_everywhere(old: Any, name: str, was: object, value: object) -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
 from pydantic import BaseModel
 
 from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
-from simulator.hardware.hardware import Hardware
+from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op
@@ -15,6 +16,7 @@ from simulator.profile import Figure, Profile
 from simulator.roofline.collectives import LINKED
 from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
+from simulator.roofline.weight_only import vector_rows
 
 DEPTHS = {"expert_kernels": 2, "split_decode.prefill": 3}  # parts of a rule's path that only some ops rest on
 
@@ -69,12 +71,12 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of a device's profile that its ops rest on, with their dotted paths."""
     hardware, rates, ops = part.hardware, part.rates, part.ops
     kinds = {op.rate for op in ops}
-    gemms = ((rates.peak(op.format)[0], kind_of_gemm(op, rates)) for op in ops if op.rate == "gemm")
-    multiplied = dict.fromkeys(gemms)  # in order, once each
-    yield from own_figures(hardware, "memory_bytes_per_s")
     attended = [op for op in ops if op.rate.endswith("attention")]
-    multiplying = [*(op for op in ops if op.rate == "gemm"), *attended]
-    for field, peak in dict.fromkeys((rates.peaks(op.format)[0], rates.peak(op.format)[0]) for op in multiplying):
+    scored = (op for op in attended if op.rate == "prefill_attention" and rates.writes_scores(op))
+    gemms = [*(op for op in ops if op.rate == "gemm"), *scored]
+    multiplied = dict.fromkeys((rates.peak(op.format)[0], kind_of_gemm(op, rates)) for op in gemms)  # in order, once
+    yield from own_figures(hardware, "memory_bytes_per_s")
+    for field, peak in _peaks(part):
         yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
     for peak, kind in multiplied:
         yield from figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
@@ -84,9 +86,8 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     own = hardware.achievable.decode_attention
     read = {rates.decoding.cache_figure(own, op) for op in attended if own and op.rate == "decode_attention"}
     unread = {"memory_fraction", "fp8_memory_fraction"} - read
-    for kind in ("decode_attention", "prefill_attention", "elementwise"):
-        if kind in kinds:
-            name = "elementwise_memory_fraction" if kind == "elementwise" else kind
+    for name in ("decode_attention", "prefill_attention", "elementwise_memory_fraction", "elementwise_launch_s"):
+        if name.startswith(tuple(kinds)):
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
     waves = any(rates.fills_tiles(op) for op in ops if op.rate == "gemm")
@@ -106,6 +107,23 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
         yield from own_figures(hardware, "link" if hardware.link else "pcie_bytes_per_s")
     if any(op.rate in LINKED and op.link_devices > hardware.node_devices for op in ops):
         yield from own_figures(hardware, "network", "devices_per_node")
+
+
+def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
+    """Return the peaks of a device that its ops rest on, once each, in order: the field of Hardware, and the type."""
+    hardware, rates = part.hardware, part.rates
+    found: dict[tuple[str, PeakName], None] = {}
+    for op in part.ops:
+        known = hardware.peak_flops_per_s.keys()
+        if op.rate == "gemm" or op.rate.endswith("attention"):
+            found[rates.peaks(op.format)[0], rates.peak(op.format)[0]] = None
+        unpacked = op.rate == "gemm" and np.any(rates.kernels.unpack_s(op, 1.0, hardware))
+        if (op.rate == "gemm" and vector_rows(op, rates.kernels, hardware)) or rates.decoding.converts(op) or unpacked:
+            found["peak_flops_per_s", "fp32"] = None
+        tiled = rates.kernels.decode_padding(op, hardware) if op.rate == "decode_attention" else 1.0
+        if op.cache_format == "fp8" and tiled > 1.0 and known >= {"fp8", "bf16"}:
+            found |= dict.fromkeys([("peak_flops_per_s", "bf16"), ("peak_flops_per_s", "fp8")])
+    return found
 
 
 def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
@@ -137,6 +155,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "state_start_s": not any(updates_states(op) for op in ops),
         "norm_kernels": not any(op.normed for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
+        "sparse_heads": not any(kernels.head_padding(op, part.hardware) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,

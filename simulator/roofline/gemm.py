@@ -103,20 +103,20 @@ def tile_s(rows: float, flops_per_s: float, multiprocessors: int, op: Op) -> flo
 
 
 def row_padding(gemm: AchievedGemm, rows: Array) -> Array:
-    """Return multiplied over needed rows of a dense GEMM: `least_rows` at least.
+    """Return multiplied over needed rows of a dense GEMM: `least_rows` at least, if it has any.
 
-    >>> float(row_padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), 16.0))
-    4.0
+    >>> row_padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), np.array([0.0, 16.0, 80.0])).tolist()
+    [1.0, 4.0, 1.0]
     """
-    return np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0))
+    return np.where(np.asarray(rows) > 0, np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0)), 1.0)
 
 
 def waves_s(gemm: AchievedGemm, rows: Array, op: Op, multiprocessors: Figure | None, seconds: Array) -> Array:
     """Return the seconds in which the tiles of a dense GEMM are multiplied; `seconds`: of its own rows.
 
     Rows beyond FEW_ROWS fill tiles of TILE rows. A tile has one multiprocessor to itself: as many as there are run at a
-    time, a wave, each no faster than `gemm.wave` of its share of the peak. Kernels with half as many rows are taken
-    where their waves are shorter. Fewer tiles than multiprocessors are split along the inputs, and have no waves.
+    time, a wave, each no faster than `gemm.wave` of its share of the peak. Waves are those of kernels with half as many
+    rows, whose sum is never longer. Fewer tiles than multiprocessors are split along the inputs, and have no waves.
 
     >>> a100, op = AchievedGemm(0.81, 0.78, 5e-6, 2.0, wave=0.93), Op("", "gemm", columns=7168)
     >>> multiprocessors = Figure(108.0, Source(text="", date="", evidence="datasheet"))
@@ -125,7 +125,7 @@ def waves_s(gemm: AchievedGemm, rows: Array, op: Op, multiprocessors: Figure | N
     """
     every, own = float(multiprocessors or math.inf), np.maximum(rows, 1.0)
     tall, wide = np.ceil(own / TILE), math.ceil(op.columns / TILE)
-    waves = np.minimum(np.ceil(tall * wide / every), np.ceil(np.ceil(2 * own / TILE) * wide / every) / 2)
+    waves = np.ceil(np.ceil(2 * own / TILE) * wide / every) / 2
     in_waves = np.where(tall * wide > every, waves * every * TILE**2 / (own * op.columns), 0.0)
     longer = np.maximum(tall * TILE / own, in_waves * gemm.compute / gemm.wave)
     return seconds * np.where(own > FEW_ROWS, longer, 1.0)

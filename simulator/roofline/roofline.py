@@ -125,10 +125,11 @@ class Rates:
             compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
             rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
             compute_s = compute_s * self.kernels.dense_padding(op, rows, self.hardware)
-            if gemm.least_rows:
-                compute_s = compute_s * row_padding(gemm, rows)
-            if gemm.wave:  # without steps: at the rate of many rows
-                compute_s = waves_s(gemm, rows * (counts.steps > 0), op, self.hardware.multiprocessors, compute_s)
+            rows = rows * (counts.steps > 0)  # without steps: none, and at the rate of many
+            padded_s = compute_s * row_padding(gemm, rows) if gemm.least_rows else compute_s
+            if gemm.wave:
+                compute_s = waves_s(gemm, rows, op, self.hardware.multiprocessors, compute_s)
+            compute_s = np.maximum(compute_s, padded_s)  # the rows of a tile are among the least
             memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
         if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
             compute_s = compute_s * self.kernels.busiest_compute(op, counts.tokens, self.hardware)
@@ -238,9 +239,11 @@ class Rates:
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
         """
-        if self.kernels.rules.score_bytes and not self.light and not self.fuses(op):
-            return self._unfused_attention(op, counts)
-        return self._fused_attention(op, counts)
+        return self._unfused_attention(op, counts) if self.writes_scores(op) else self._fused_attention(op, counts)
+
+    def writes_scores(self, op: Op) -> bool:
+        """Whether attention of prompts is two GEMMs, and the scores between them pass through memory."""
+        return bool(self.kernels.rules.score_bytes) and not self.light and not self.fuses(op)
 
     def fuses(self, op: Op) -> bool:
         """Whether attention is fused where it may be either: if a prompt of `LONG_PROMPT` tokens is faster so.

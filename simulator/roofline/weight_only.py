@@ -44,22 +44,31 @@ def unpacked(op: Op, counts: Counts, kernels: Kernels, hardware: Hardware, name:
     return Unpacked(wide, weights * (1.0 + growth), np.asarray(rows_of(op, counts) >= least))
 
 
+def vector_rows(op: Op, kernels: Kernels, hardware: Hardware) -> float:
+    """Return the rows of a dense GEMM, or a batch's tokens of experts, up to which vector units multiply; 0: none."""
+    rules = kernels.rules
+    if not (rules.vector_rows and kernels.vector_share(op.format) and "fp32" in hardware.peak_flops_per_s):
+        return 0.0
+    if not number_format(op.format).unpacked_for("fp32"):
+        return 0.0
+    return float((rules.vector_rows if op.experts is None else rules.vector_expert_tokens) or 0.0)
+
+
 def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, hardware: Hardware) -> Array:
     """Return the seconds in which the rows of a GEMM are multiplied; `seconds`: at the rate of many rows.
 
     A dense GEMM of a few rows (KernelRules.vector_rows), and experts of a few tokens (vector_expert_tokens): F / (v P),
     P the fp32 peak of the device, v as fitted or, for formats that unpack fast, as read (fast_vectors). On a CPU
-    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows:
-    (1 + u / n) times as long.
+    (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows, of an
+    expert those that reach it: (1 + u / n) times as long.
     """
-    rules, stored, peaks = kernels.rules, number_format(op.format), hardware.peak_flops_per_s
-    few, share = rules.vector_rows, kernels.vector_share(op.format)
-    if few and share and "fp32" in peaks and stored.unpacked_for("fp32"):
-        by_vectors = counts.dot(op.flops) / (share * peaks["fp32"])
-        rows, most = (rows_of(op, counts), few) if op.experts is None else (counts.tokens, rules.vector_expert_tokens)
-        seconds = np.where(np.asarray(rows) <= float(most or 0.0), by_vectors, seconds)
+    rules, stored = kernels.rules, number_format(op.format)
+    share, most = kernels.vector_share(op.format), vector_rows(op, kernels, hardware)
+    if share and most:
+        by_vectors = counts.dot(op.flops) / (share * hardware.peak_flops_per_s["fp32"])
+        rows = rows_of(op, counts) if op.experts is None else counts.tokens
+        seconds = np.where(np.asarray(rows) <= most, by_vectors, seconds)
     if not rules.unpack_tokens or not stored.unpacking:
         return seconds
-    share_of_all = op.experts.chosen / op.experts.total if op.experts else 1.0
-    rows = counts.dot(op.flops) / max(op.flops) * share_of_all
-    return seconds * (1.0 + float(stored.unpacking) / np.clip(rows, 1.0, float(rules.unpack_tokens)))
+    shared = np.clip(rows_of(op, counts), 1.0, float(rules.unpack_tokens))
+    return seconds * (1.0 + float(stored.unpacking) / shared)

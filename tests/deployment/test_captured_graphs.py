@@ -31,6 +31,10 @@ def test_sglang_captures_prompts_as_long_as_a_chunk_from_0_5_10_on():
     assert least_s[0] == least_s[1] > 0
 
 
+def test_graphs_in_pieces_of_sglang_are_for_prompts_alone():
+    assert asked("llama-3.1-8b").graphs.decode_pieces_tokens == 0
+
+
 def test_graphs_in_pieces_are_an_option_of_the_engine():
     given = ("disable_piecewise_cuda_graph=true",), ("piecewise_cuda_graph_max_tokens=512",)
     assert [asked("llama-3.1-8b", given=Settings(changes=each)).graphs.tokens for each in given] == [0, 512]
@@ -88,6 +92,16 @@ NGRAM_3 = Speculation(NGRAM, 3, (0.5,))
 def test_whole_graphs_of_decodes_are_of_captured_sizes_up_to_max_num_seqs(engine, sequences, drafts, tokens):
     found = asked("llama-3.1-8b", engine=engine, given=Settings(max_num_seqs=sequences, speculation=drafts))
     assert found.graphs.decode_tokens == tokens
+
+
+def test_rows_fill_steps_up_to_captured_sizes_of_whole_sequences():
+    """Twelve sequences: up to twice as many tokens; six with three drafts each: 4 tokens a sequence, 24 at most."""
+    twelve, drafted = (
+        asked("qwen3-30b-a3b", engine="vllm-0.14", given=Settings(max_num_seqs=seqs, speculation=drafts))
+        for seqs, drafts in ((12, None), (6, NGRAM_3))
+    )
+    assert twelve.graphs.routed_sizes == (1, 2, 4, 8, 16, 24)
+    assert drafted.graphs.routed_sizes == (4, 8, 16, 24)
 
 
 def test_ranks_of_data_parallel_attention_have_graphs_of_their_own():
@@ -177,11 +191,17 @@ LISTED = (*PADDED, "cuda_graph_config.batch_sizes=1+64+128+256+384+512+1024")
         (("graph_batch_sizes=64+128",), 100, {}, (64,)),
         (LISTED, 400, {"pp": 2}, (1, 64, 128, 200)),
         (("graph_max_batch_size=0",), None, {}, ()),
+        ((), 1, {"pp": 2}, (1,)),
     ],
-    ids=["default", "padding", "more", "largest batch", "as listed", "no padding", "stages", "every size"],
+    ids=["default", "padding", "more", "largest batch", "as listed", "no padding", "stages", "every size", "one"],
 )
 def test_tensorrt_llm_captures_single_batch_sizes(given, seqs, degrees, sizes):
     assert trtllm(*given, seqs=seqs, **degrees).graphs.batch_sizes == sizes
+
+
+def test_sizes_are_of_sequences_with_their_drafts():
+    given = Settings(max_num_seqs=8, speculation=NGRAM_3)
+    assert asked("llama-3.1-8b", engine="tensorrt-llm", given=given).graphs.batch_sizes == tuple(range(4, 33, 4))
 
 
 def test_sizes_are_of_each_data_parallel_rank():

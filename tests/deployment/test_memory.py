@@ -49,6 +49,8 @@ def test_vllms_convention_by_hand():
     sampler = 1024 * 128_256 * 4 * 3.5
     assert found.sampler_bytes == sampler
     assert found.workspace_bytes == sampler + 0.76 * GIB
+    few = plan("llama-3.1-8b", "h100-sxm", settings_=Settings(max_num_seqs=8))
+    assert (found.workspace.peak, few.workspace.peak) == ("sampler", "activations")
     assert found.cache_bytes == pytest.approx(0.92 * total - weights - sampler - (0.15 + 0.76) * GIB - 0.25 * GIB)
     assert found.block_bytes == 16 * 131_072
     assert found.num_blocks == int(found.cache_bytes // found.block_bytes) - 1
@@ -93,6 +95,8 @@ def test_outputs_of_both_products_of_experts_share_a_buffer():
     small = memory_plan(deploy("gpt-oss-20b", "rtx-5060ti-16gb", "vllm-0.8", layout, chosen))
     assert small.activation_bytes == pytest.approx(8192 * 2 * (4 * (5760 + 2880) + 2 * 2880))
     assert small.max_context_tokens >= 4096
+    both = plan("gpt-oss-20b", "h100-sxm", settings_=Settings(max_num_seqs=8, max_num_batched_tokens=8192))
+    assert both.activation_bytes == small.activation_bytes  # blocks with a window and without, of the same experts
 
 
 def test_tensorrt_llms_experts_have_room_for_every_copy_of_every_token_on_each_rank():
@@ -253,6 +257,8 @@ def test_a_vision_encoder_is_loaded_and_profiled_unless_left_out():
     assert plan("gemma-3-12b", "rtx-5090", "llama.cpp").weight_bytes == text.weight_bytes  # its file holds no encoder
     shared = plan("gemma-3-12b", "rtx-5090", settings_=chosen, tp=2)
     assert shared.workspace.image_bytes == 32 * 4096 * 2 * (3 * 14 * 14 + 2 * 1152 + 4304)
+    alone, rank = (plan("qwen3-vl-30b-a3b", "h100-sxm", **each).workspace for each in ({}, {"dp": 2, "ep": 2}))
+    assert alone.image_bytes == rank.image_bytes > 0  # a rank's encoder has the images of its own tokens
 
 
 @pytest.mark.parametrize(("engine", "copies"), [("vllm-0.8", 10), ("vllm-0.33", 3.5)])
@@ -337,6 +343,9 @@ def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
     assert plan("gpt-oss-120b", "h200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
     older, of_eight = (plan("gpt-oss-120b", each, "vllm-0.19", tp=8).weight_bytes for each in ("b200-sxm", "h100-sxm"))
     assert older - of_eight == pytest.approx(experts / 8 * 4.25 / 8 * (3072 * 512 / (2880 * 360) - 1))
+    for degrees in ({"tp": 2, "ep": 2}, {"pp": 2}):  # whole experts, half of them on each device
+        two = [plan("gpt-oss-120b", each, **degrees).weight_bytes for each in ("b200-sxm", "h100-sxm")]
+        assert two[0] - two[1] == pytest.approx(experts / 2 * 4.25 / 8 * (3072 * 2944 / 2880**2 - 1))
 
 
 def test_kernels_read_and_multiply_what_pads_experts():

@@ -45,7 +45,19 @@ def test_an_h100_multiplies_faster_than_it_reads_and_triton_has_no_such_tiles():
 
 @pytest.mark.parametrize(
     ("columns", "group", "rows", "one_group"),
-    [(64, 8, 192, 64), (96, 1, 192, 192), (128, 8, 128, 64), (128, 96, 128, 128), (192, 8, 128, 128), (512, 8, 0, 0)],
+    [
+        (64, 8, 192, 64),
+        (65, 8, 192, 192),
+        (96, 1, 192, 192),
+        (97, 8, 128, 64),
+        (128, 8, 128, 64),
+        (128, 64, 128, 64),
+        (128, 96, 128, 128),
+        (129, 8, 128, 128),
+        (192, 8, 128, 128),
+        (256, 8, 128, 128),
+        (257, 8, 0, 0),
+    ],
 )
 def test_rows_are_those_of_tile_size_h(columns, group, rows, one_group):
     op = attention(96, group, columns)
@@ -60,6 +72,7 @@ def test_a_cache_in_fp8_is_multiplied_twice_as_fast_in_the_same_rows():
 
 
 def test_latent_attention_and_other_families_compute_what_they_need():
-    assert TILES.padding(Op("", "decode_attention", latent_heads=128, shared_by=128), H20) == 1.0
+    latent = Op("", "decode_attention", latent_heads=128, shared_by=128)
+    assert (TILES.rows(latent, narrow=False), TILES.padding(latent, H20)) == (0, 1.0)
     assert TILES.padding(attention(64, 8, 128), load_hardware("b200-sxm")) == 1.0
     assert TILES.padding(attention(256, 256, 128), H20) == 1.0

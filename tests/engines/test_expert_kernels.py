@@ -17,6 +17,7 @@ from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts
 from simulator.roofline.roofline import Rates
+from tests.support.kernels import kernels_with
 
 # flagos-ai/FlagGems pull requests 3609 and 4350: ms of vLLM's fused_marlin_moe in int4 on an H20, by tokens
 MIXTRAL = {1: 0.134, 4: 0.339, 16: 0.444, 64: 1.189, 128: 1.705, 512: 5.039, 1024: 10.31, 4096: 36.74, 16384: 143.2}
@@ -222,6 +223,11 @@ def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory(
     """AWQLinearMethod: Qwen3-30B-A3B's attention is written and read in 16 bits; its experts are not."""
     model = ("qwen3-30b-a3b", "rtx-5090", "sglang-0.5", Layout(weight_dtype="int4"))
     plain, asked = (deploy(*model, Settings(changes=each)) for each in ((), ("moe_backend=triton",)))
+    one = Counts(steps=1.0, tokens=1.0, logits=1.0, decode_reads=1000.0)
+    moved = [
+        next(op for op in each.step_model().explain(one) if op.name == "qkv projection") for each in (plain, asked)
+    ]
+    assert moved[1].moved_bytes > 2 * moved[0].moved_bytes  # for a single row, too
     counts = Counts(steps=1.0, tokens=4.0, logits=4.0, decode_reads=4000.0)
     costs = [{each.name: each for each in one.step_model().explain(counts)} for one in (plain, asked)]
     qkv = 48 * 2048 * 5120
@@ -242,6 +248,8 @@ def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
     assert kernels.with_experts_of("auto").rules == kernels.rules
+    assert kernels.rules.unpacks_from_rows is None  # dense layers are Triton's affair alone
+    assert kernels_with().with_experts_of("triton").rules.unpacks_from_rows is None  # an engine that has none
 
 
 def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory():

@@ -14,6 +14,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
+from simulator.errors import ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.blocks import NORMS
 from simulator.models.layers import Attention
@@ -37,13 +38,20 @@ GLM = load_model("glm-4.6").blocks["experts"].ffn
 
 
 def attention_s(
-    kernels: Kernels, sequences: float, *, heads: int = 32, kv_heads: int = 8, context: int = 8192
+    kernels: Kernels,
+    sequences: float,
+    *,
+    heads: int = 32,
+    kv_heads: int = 8,
+    context: int = 8192,
+    prompt: float = 0.0,
 ) -> float:
     """One layer's decode attention over 1,000 cached tokens of each sequence on the MI300X, without its launch."""
     layer = Attention(heads=heads, kv_heads=kv_heads, head_dim=128)
     op = next(op for op in layer.ops(4096, Layout()) if op.rate == "decode_attention")
     rates = Rates(load_hardware("mi300x"), kernels, context_tokens=context)
-    cost = rates.cost(op, Counts(1.0, sequences, sequences, 1000.0 * sequences))
+    counts = Counts(1.0, sequences + prompt, sequences, 1000.0 * sequences, prefill_tokens=prompt)
+    cost = rates.cost(op, counts)
     return float(cost.seconds - cost.overhead_s)
 
 
@@ -55,6 +63,7 @@ def test_query_heads_that_read_alone_read_a_group_as_often_as_it_has_heads():
     assert attention_s(PAGED, 16) == pytest.approx(16_000 * 32 * 256 * 2 / 5.3e12)
     assert attention_s(PAGED, 17) == pytest.approx(17_000 * 32 * 256 * 2 / (0.25 * 5.3e12))  # more than 512
     assert attention_s(PAGED, 17, context=4096) == pytest.approx(attention_s(PAGED, 17) / 2)  # half the row of scores
+    assert attention_s(PAGED, 16, prompt=500) == attention_s(PAGED, 16)  # a prompt's tokens have a kernel of their own
 
 
 def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
@@ -288,6 +297,21 @@ def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences
     halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
     wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
     assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
+
+
+def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_of_light():
+    hardware = load_hardware("h100-sxm")
+    bare = hardware.model_copy(update={"achievable": hardware.achievable.model_copy(update={"decode_attention": None})})
+    op = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0))
+    with pytest.raises(ProfileError, match="decode_attention"):
+        Rates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
+    assert Rates(bare, Kernels(), light=True).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
+
+
+def test_rules_of_formats_that_nobody_knows_are_refused():
+    for rule in ({"fuses": ("fp9",)}, {"weight_only": ("fp9",)}):
+        with pytest.raises(ValueError, match="fp9"):
+            kernels_with(**rule)
 
 
 @pytest.mark.parametrize(("share", "reached"), [(0.9, 0.9 * 0.905), (1.2, 0.95)])

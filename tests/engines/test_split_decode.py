@@ -5,10 +5,11 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
+from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
-from simulator.models.operations import Counts
+from simulator.models.operations import Counts, Op
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.workload import Requests
@@ -67,6 +68,23 @@ def test_vllm_gave_a_sequence_four_parts_until_it_filled_the_device(engine, hard
     """20 heads are two blocks; where there is no such kernel, nothing bounds a lone sequence."""
     lone_s = float(deploy("glm-4.7-flash", hardware, engine).step_table().lone_s[0])
     assert lone_s == pytest.approx(2 * GLM / (2 * parts * BLOCK) if parts else 0.0, rel=1e-3)
+
+
+def test_a_step_that_a_prompt_shares_has_the_blocks_of_its_decodes_alone():
+    """Two sequences of 8 parts for each of 8 KV heads, and 500 tokens of a prompt, which another kernel attends to."""
+    h100 = load_hardware("h100-sxm")
+    triton = load_engine("sglang").kernels_on(h100).rules.split_decode
+    read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0), heads=32, shared_by=4)
+    mixed = Counts(steps=1.0, tokens=502.0, logits=3.0, decode_reads=2000.0, prefill_tokens=500.0)
+    assert triton.seconds(h100, read, mixed) == pytest.approx(2000 * 4096 / (2 * 8 * 8 * BLOCK))
+
+
+def test_it_runs_in_attention_alone_and_unasked_in_latent_attention_alone():
+    a100 = load_hardware("a100-sxm-80")
+    triton = load_engine("sglang").kernels_on(a100).rules.split_decode
+    state, one, latent = (Op("", "decode_attention", **heads) for heads in ({}, {"heads": 1.0}, {"latent_heads": 1.0}))
+    assert [triton.holds(a100, op) for op in (state, one, latent)] == [False, False, True]
+    assert [triton.asked().holds(a100, op) for op in (state, one, latent)] == [False, True, True]
 
 
 def test_a_device_of_unknown_multiprocessors_is_not_slowed_down():

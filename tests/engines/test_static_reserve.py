@@ -30,6 +30,8 @@ def test_devices_take_128_mib_each_and_ranks_of_data_parallel_attention_more():
     assert share("h100-sxm", tp=8) == round(1 - (13_312 + 8 * 128) / H100_MIB, 3)
     ranks = deploy("qwen3-30b-a3b", "h100-sxm", "sglang-0.5", Layout(dp=4, ep=4)).memory_fraction
     assert ranks == round(1 - (13_312 + 4 * 128 + 4 * 512 * 4.5) / H100_MIB, 3)
+    two = deploy("qwen3-30b-a3b", "h100-sxm", "sglang-0.5", Layout(dp=2, ep=2)).memory_fraction
+    assert two == round(1 - (13_312 + 2 * 128 + 2 * 512 * 4.5) / H100_MIB, 3)
 
 
 def test_a_longer_chunk_takes_a_mib_and_a_half_a_token_and_a_short_one_leaves_ten_gib_free():

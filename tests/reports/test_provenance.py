@@ -125,7 +125,7 @@ def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, c
 
 def test_guesses_in_python_reach_the_line_of_guesses():
     spread = rests_on(basis(IN_PYTHON[0][3]), "guess")
-    assert "h100-sxm: elementwise_memory_fraction, network.latency_s, fraction of the network" in spread
+    assert "h100-sxm: elementwise_memory_fraction, elementwise_launch_s, network.latency_s, fraction of" in spread
     assert "kernels per layer" in rests_on(basis(SPLIT), "guess")
     assert "network" not in rests_on(basis(LLAMA), "guess")
 

@@ -32,6 +32,15 @@ def test_one_row_in_16_bits_takes_as_long_as_a_hundred(rows: int, inputs: int, c
     assert gemm_us(rows, inputs, columns, "bf16") == pytest.approx(us, rel=0.09)
 
 
+def test_a_tile_of_128_rows_holds_the_least_rows_and_no_row_more_is_faster():
+    """In 16 bits 101 of up to 64 rows, then the 128 of a tile, whichever of them are needed."""
+    us = [gemm_us(rows, 5120, 51200, "bf16") for rows in range(1, 258)]
+    assert us == sorted(us)
+    assert us[64 - 1] == pytest.approx(us[1 - 1], rel=0.01)
+    assert us[65 - 1] == pytest.approx(us[128 - 1], rel=0.01)
+    assert us[128 - 1] == pytest.approx(us[64 - 1] * 128 / 101, rel=0.15)  # six waves, the last half full
+
+
 def test_weights_that_are_unpacked_have_tiles_of_their_own_and_an_h100_reads_as_fast_as_it_can():
     whole, packed = (gemm_us(1, 5120, 51200, each) for each in ("bf16", "int4"))
     assert packed < whole / 3

@@ -8,13 +8,13 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
-from simulator.errors import ProfileError
+from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
-from simulator.models.operations import Counts, Experts, Sequence, count
+from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.graphs import Graphs, Launches
 from simulator.roofline.roofline import Rates
@@ -75,6 +75,26 @@ def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of
 
 def milliseconds(model: StepModel, counts: Counts) -> dict[str, float]:
     return {cost.name: 1e3 * float(cost.seconds) for cost in model.explain(counts)}
+
+
+def test_attention_that_writes_its_scores_multiplies_and_then_moves_them():
+    """100 pairs of 32 FLOPs at half of 1 MFLOP/s, and 24 bytes for each of two heads at 0.8 of 100 kB/s."""
+    op = Op("", "prefill_attention", flops=Counts(prefill_pairs=32.0), heads=2.0)
+    counts = Counts(steps=1.0, tokens=20.0, logits=1.0, prefill_tokens=20.0, prefill_pairs=100.0)
+    found = Rates(device(1e6, 1e5), kernels_with(score_bytes=24.0)).cost(op, counts)
+    assert found.seconds == pytest.approx(3200 / 0.5e6 + 4800 / 0.8e5)
+
+
+def test_decode_attention_at_the_speed_of_light_computes_at_the_peak():
+    op = Op("", "decode_attention", flops=Counts(decode_reads=32.0))
+    light = Rates(device(1e6, 1e5), light=True)
+    assert light.cost(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
+
+
+@pytest.mark.parametrize("size", [(10**11, 1), (1, 10**11)])
+def test_a_table_of_more_than_a_machine_holds_is_refused(size):
+    with pytest.raises(InfercastError, match="a table of steps"):
+        step(TINY, device(1e6, 1e5)).table(*size)
 
 
 def test_counts_of_a_batch():

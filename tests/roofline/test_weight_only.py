@@ -53,6 +53,7 @@ def test_experts_are_unpacked_by_the_rows_that_each_has():
     op = replace(product(), weight_bytes=0.0, expert_bytes=product().weight_bytes, experts=Experts(8, 2))
     op = replace(op, flops=op.flops.over(0.5))
     assert [float(rows_of(op, Counts(1.0, n))) for n in (128.0, 256.0)] == pytest.approx([32.0, 64.0])
+    assert rows_of(replace(op, experts=Experts(8, 1)), Counts(1.0, 1.0)) == 1.0  # one token, one expert
     rule = {"unpacks_from_rows": 63.0}
     assert cost(op, 128.0, **rule).seconds == cost(op, 128.0).seconds
     unpacking_s = 8 * WEIGHTS * (4.85 + 16) / 8 / (0.6 * 256e9)
@@ -65,9 +66,10 @@ def test_a_few_rows_are_multiplied_by_vector_units():
     op, rule = product(), {"vector_rows": 8.0, "vector": 0.1}
     assert cost(op, 8.0, **rule).compute_s == pytest.approx(8 * 2 * WEIGHTS / 2.97e12)
     routed = replace(op, experts=Experts(8, 2))
-    for each, rows in ((op, 9.0), (routed, 8.0), (product("fp16"), 8.0)):
+    for each, rows in ((op, 9.0), (routed, 1.0), (routed, 8.0), (product("fp16"), 1.0)):
         assert cost(each, rows, **rule).compute_s == cost(each, rows).compute_s
-    assert cost(op, 8.0, vector_rows=8.0).compute_s == cost(op, 8.0).compute_s  # no rate is known
+    for rates in ({"vector_rows": 8.0}, {"vector": 0.1}):  # no rate is known, or no kernel
+        assert cost(op, 1.0, **rates).compute_s == cost(op, 1.0).compute_s
 
 
 def test_experts_of_a_few_tokens_are_multiplied_by_vector_units():

@@ -61,6 +61,17 @@ def test_a_change_reaches_what_was_made_before(monkeypatch):
         box.twice  # noqa: B018
 
 
+def test_a_change_reaches_the_fields_of_named_tuples(monkeypatch):
+    """The default of a field, and a constant of the class, which stays of the class that it was of."""
+    source = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int\n    b: int = 4\nONE = Pair(1, 2)\n"
+    live = ModuleType("simulator.made_up")
+    monkeypatch.setitem(sys.modules, live.__name__, live)
+    exec(source, vars(live))
+    adopt(live, source.replace("= 4", "= 5").replace("(1, 2)", "(1, 3)"))
+    assert (live.Pair(1).b, live.ONE) == (5, (1, 3))
+    assert isinstance(live.ONE, live.Pair)
+
+
 def test_survivors_with_a_reason_are_mutants_of_code_that_is_there():
     """tools/survivors.yaml names a mutant, or a function for all of its mutants."""
     for module, reasons in yaml.safe_load(REASONS.read_text()).items():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
-from simulator.deployment.pipeline_overlap import COPIES, layers_of, overlapped_s
+from simulator.deployment.pipeline_overlap import COPIES, kernels_per_layer, layers_of, overlapped_s
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import engine_of, load_engine
@@ -45,6 +45,23 @@ def test_a_free_host_fills_the_pipeline(chunks, devices):
     layers = 10_000 * devices - 1  # the output layer is the last device's
     ideal = (chunks + devices - 1) / devices
     assert overlapped_s([1.0] * chunks, layers, devices, 0) == pytest.approx(ideal, rel=1e-3)
+
+
+def test_four_chunks_are_in_flight():
+    """15 layers on 8 devices are 2 each and one: the sixth chunk waits for the end of the first, 7 x 2 + 1 s."""
+    assert overlapped_s([15.0] * 5, 15, 8, 0) == 4 * 2 + 15
+    assert overlapped_s([15.0] * 6, 15, 8, 0) == 15 + 15
+
+
+def test_weights_of_16_bits_have_no_kernels_that_unpack_them():
+    """Seven GEMMs of a layer, without fused attention; with it, kernels that unpack are part of a GEMM."""
+    names = (("q4_K_M", "llama.cpp-b1500"), ("fp16", "llama.cpp-b1500"), ("q4_K_M", "llama.cpp"), ("fp16", "llama.cpp"))
+    found = [
+        kernels_per_layer(deploy("llama-3.1-8b", "rtx-4090", engine, Layout(pp=2, weight_dtype=weights)))
+        for weights, engine in names
+    ]
+    assert found[0] - found[1] == 7
+    assert found[0] > found[2] == found[3]
 
 
 def test_layers_are_all_somewhere():
@@ -155,9 +172,10 @@ def test_unpacking_is_shared_by_the_tokens_of_a_tile():
     op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
     one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
     assert eight / one == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
-    routed = replace(op, experts=Experts(8, 2))  # of which each expert has a quarter
-    four, thirty_two = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (4.0, 32.0))
-    assert thirty_two / four == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
+    routed = replace(op, experts=Experts(8, 2))  # two tokens reach 3.5 of them, so that each has 4 / 3.5 rows
+    one, two, many = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 2.0, 64.0))
+    assert two / one == pytest.approx(2 * (1 + 6.6 * 3.5 / 4) / (1 + 6.6))
+    assert many / one == pytest.approx(64 * (1 + 6.6 / 8) / (1 + 6.6))
 
 
 def test_gpt_oss_in_llama_cpp_is_as_large_as_its_file():

@@ -1,0 +1,48 @@
+"""Seconds in which the host launches a step, kernel by kernel or in pieces: counted by hand for a few ops."""
+
+import pytest
+
+from simulator.deployment.host_launches import launches_s, step_launches_s
+from simulator.engines.engine import load_engine
+from simulator.hardware.hardware import load_hardware
+from simulator.models.layers import LAST_OF_EXPERTS
+from simulator.models.layout import Layout
+from simulator.models.model import load_model
+from simulator.models.operations import Experts, Op
+from simulator.roofline.graphs import NO_LAUNCHES
+from tests.support.kernels import figure, kernels_with
+
+LLAMA = load_model("llama-3.2-1b")  # 16 layers
+SLOW = load_hardware("h100-sxm").model_copy(update={"host_slowness": figure(2.0)})
+# In three layers: two norms; a scan, of four kernels more for prompts; attention of both kinds; experts of two kernels
+OPS = (
+    Op("norms", "elementwise", launches=2, repeats=3),
+    Op("scan", "gemm", launches=1, prompt_launches=4, repeats=3, splits=True),
+    Op("prompts", "prefill_attention", repeats=3, splits=True),
+    Op("decodes", "decode_attention", repeats=3, splits=True),
+    Op(LAST_OF_EXPERTS, "gemm", launches=2, repeats=3, experts=Experts(8, 2)),
+)
+
+
+def test_each_kernel_of_a_step_takes_the_host_as_long_and_a_layer_of_experts_more():
+    """Prompts 6 + 15 + 3 + 3 + 6 kernels, decodes 6 + 3 + 3 + 6; in pieces 21 and 6 of them, and 17 graphs."""
+    kernels, each_s = kernels_with(prompt_launch_s=5e-6, experts_launch_s=70e-6), 2 * 5e-6
+    found = launches_s(kernels, SLOW, LLAMA, OPS)
+    assert found.prompt_least_s == pytest.approx(33 * each_s + 3 * 2 * 70e-6)
+    assert found.decode_least_s == pytest.approx(18 * each_s + 3 * 2 * 70e-6)
+    assert found.prompt_pieces_s == pytest.approx((21 + 17) * each_s)
+    assert found.decode_pieces_s == pytest.approx((6 + 17) * each_s)
+    assert found.gaps_s == pytest.approx(16 * 10e-6)
+    alone = launches_s(kernels_with(prompt_launch_s=5e-6), SLOW, LLAMA, OPS)
+    assert alone.decode_least_s == pytest.approx(18 * each_s)
+    assert launches_s(kernels_with(), SLOW, LLAMA, OPS) == NO_LAUNCHES
+
+
+def test_eager_kernels_of_all_layers_are_launched_by_python():
+    """Twelve kernels in each of 16 layers, 4 us each, on a host that is half as fast."""
+    overheads = load_engine("vllm").overheads.model_copy(update={"kernel_s": 4e-6})
+    found = [
+        step_launches_s(kernels, SLOW, Layout(), LLAMA, overheads)
+        for kernels in (kernels_with(eager_kernels=12.0), kernels_with())
+    ]
+    assert found == [pytest.approx(16 * 12 * 4e-6 * 2), 0.0]

@@ -1,0 +1,52 @@
+"""One scheduled step by hand: decodes with drafts beside a prompt, looked up in a table whose rows rise unevenly."""
+
+import numpy as np
+
+from simulator.roofline.step_model import StepTable
+from simulator.scheduler.state import POLICIES, SchedulerLimits
+from simulator.simulation.engine_loop import opening
+from simulator.simulation.step_seconds import slope, step_seconds
+from simulator.workloads.workload import Requests
+
+LIMITS = SchedulerLimits(
+    policy=POLICIES["continuous"],
+    max_num_seqs=8,
+    max_num_batched_tokens=64,
+    num_blocks=100,
+    block_size=1,
+    admit_full_prompt=False,
+    draft_tokens=1,
+    graph_tokens=8,
+)
+TABLE = StepTable(
+    token_s=np.arange(65.0) ** 2,
+    logit_s=np.arange(17.0) ** 3,
+    slopes=np.array([1e-3, 0.0, 1e-4, 1e-5, 0.0]),
+    draft_s=np.array([0.0, 0.5, 0.7]),
+    loaded_s=1e-6,
+    gaps_s=1000.0,
+)
+
+
+def test_drafts_are_tokens_and_logits_of_decodes_and_a_prompt_adds_to_both():
+    """Two sequences of 10 cached tokens compute a token and a draft each, beside 5 tokens of a prompt: 9 in all.
+
+    Both read 10 + 2 x (1 + 1) tokens; the prompt has 15 pairs, and one token from the host.
+    """
+    one = Requests(np.zeros(1), np.array([5]), np.array([2]))
+    s = opening(LIMITS, one, (0.5,))
+    book = s.book[0]
+    book.shown_s, book.decoding, book.decode_now, book.scheduled, book.base_sum = 1.0, 2, 1, 3, 10
+    alone_s = 4**2 + 4**3 + 0.7 + 14e-3
+    assert np.allclose(step_seconds(s, TABLE), (alone_s, 0.0), rtol=1e-12)
+    book.prompt_tokens, book.prompt_pairs, book.loaded_tokens = 5, 15, 1
+    both_s = 9**2 + 5**3 + 0.7 + 14e-3 + 5e-4 + 15e-5 + 1e-6
+    assert np.allclose(step_seconds(s, TABLE), (both_s, both_s - alone_s), rtol=1e-12)
+    book.prompt_tokens = 4  # 8 tokens are launched in pieces
+    pieces_s = both_s - 9**2 + 8**2 - 1e-4 + 1000
+    assert np.allclose(step_seconds(s, TABLE), (pieces_s, pieces_s - alone_s), rtol=1e-12)
+
+
+def test_beyond_a_table_steps_rise_as_its_upper_half_does():
+    """From 4 to 16 in two rows."""
+    assert slope(np.array([0.0, 1.0, 4.0, 9.0, 16.0])) == 6.0
