@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
+from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import SCAN
@@ -18,7 +19,12 @@ from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
 from simulator.roofline.weight_only import vector_rows
 
-DEPTHS = {"expert_kernels": 2, "split_decode.prefill": 3}  # parts of a rule's path that only some ops rest on
+DEPTHS = {
+    "expert_kernels": 2,
+    "dense_marlin": 2,
+    "norm_kernels": 2,
+    "split_decode.prefill": 3,
+}  # parts of a rule's path that only some ops rest on
 
 
 class DeviceOps(NamedTuple):
@@ -99,7 +105,7 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
-    if "all_to_all" in kinds:
+    if kinds & {"all_to_all", "send"}:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
     if "host_link" in kinds:
         yield from own_figures(hardware, "pcie_bytes_per_s")
@@ -151,9 +157,8 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     return {
         "link": not linked,
         "split_decode": not any(rates.decoding.split(op) for op in ops),
-        **_idle_prompts(part),
+        **_idle_parts(part),
         "state_start_s": not any(updates_states(op) for op in ops),
-        "norm_kernels": not any(op.normed for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
         "sparse_heads": not any(kernels.head_padding(op, part.hardware) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
@@ -182,13 +187,18 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     }
 
 
-def _idle_prompts(part: DeviceOps) -> dict[str, bool]:
-    """Tell of Triton's rates of attention of prompts, by family, whether a device does without them."""
-    triton = part.rates.kernels.rules.split_decode
-    if triton is None:
-        return {}
-    used = triton.prompts(part.hardware)
-    return {f"split_decode.prefill.{family}": rate is not used for family, rate in triton.prefill.items()}
+def _idle_parts(part: DeviceOps) -> dict[str, bool]:
+    """Tell the same of parts of rules: rates of prompts in Triton by family, kernels of norms, of dense Marlin."""
+    rules, hardware = part.rates.kernels.rules, part.hardware
+    triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
+    used = triton.prompts(hardware) if triton else None
+    marlin = {part.rates.kernels.dense_marlin(op, hardware) for op in part.ops if op.rate == "gemm"}
+    prefill = triton.prefill.items() if triton else ()
+    return {
+        **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
+        **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},
+        **{f"dense_marlin.{at}": each not in marlin for at, each in enumerate(rules.dense_marlin)},
+    }
 
 
 def constant_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
