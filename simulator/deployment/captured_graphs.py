@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.arrays import Ints
+from simulator.engines.defaults import default_of
 from simulator.engines.engine import Engine
+from simulator.engines.graph_capture import GraphCapture
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
@@ -33,7 +35,7 @@ class CapturedGraphs:
 
     def of_steps(self, *, light: bool = False) -> Graphs:
         """Return which steps they launch; `light`: without rows that only fill a step up."""
-        filled = () if light else (self.routed_sizes, self.batch_sizes, self.engine.graph_padding)
+        filled = () if light else (self.routed_sizes, self.batch_sizes, self._capture.graph_padding)
         return Graphs(self.tokens, self.decode_tokens, self.decode_pieces_tokens, *filled)
 
     @property
@@ -42,8 +44,8 @@ class CapturedGraphs:
 
         SGLang's graphs in pieces have no other bound than the step's, but for latent attention (PIECES_OF_LATENT).
         """
-        most, each = self.engine.graph_tokens, self.engine.graph_tokens_per_seq
-        if self.engine.graph_pieces:
+        most, each = self._capture.graph_tokens, self._capture.graph_tokens_per_seq
+        if self._capture.graph_pieces:
             whole = 0 if self.model.latent is None else PIECES_OF_LATENT
             return (most or whole or self.max_num_batched_tokens) if self._captures_pieces else 0
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
@@ -56,15 +58,16 @@ class CapturedGraphs:
         v1/cudagraph_dispatcher.py), to which max_num_seqs itself belongs since pull request 57355; SGLang those of up
         to cuda_graph_max_bs sequences.
         """
-        engine, each, ranks = self.engine, 1 + self.draft_tokens, self.layout.dp
-        if engine.decode_graph_tokens is None and engine.decode_graph_seqs and self._on_gpus:
-            return engine.default("decode_graph_seqs", self.hardware, self.layout.tp * ranks) * each * ranks
-        if engine.decode_graph_tokens is None or not self._on_gpus:
+        capture, each, ranks = self._capture, 1 + self.draft_tokens, self.layout.dp
+        if not self._on_gpus:
             return EVERY_STEP
+        if (given := capture.decode_graph_tokens) is None:
+            seqs = default_of(capture.decode_graph_seqs, self.hardware, self.layout.tp * ranks)
+            return EVERY_STEP if seqs is None else seqs * each * ranks
         most = self.max_num_seqs // ranks * each
-        if engine.captures_max_num_seqs and most <= engine.decode_graph_tokens:
+        if capture.captures_max_num_seqs and most <= given:
             return most * ranks
-        sizes = capture_sizes(engine.decode_graph_tokens, each)
+        sizes = capture_sizes(given, each)
         return int(sizes[sizes <= most].max(initial=0)) * ranks
 
     @property
@@ -73,14 +76,14 @@ class CapturedGraphs:
 
         Those of SGLang are for prompts alone (forward_extend of its model_runner.py asks PiecewiseCudaGraphRunner).
         """
-        return 0 if self.engine.graph_pieces else self.tokens
+        return 0 if self._capture.graph_pieces else self.tokens
 
     @property
     def routed_sizes(self) -> tuple[int, ...]:
         """Tokens to which steps are filled up with rows that choose experts, too; () where none are."""
-        if not self.engine.routes_padding or not self._on_gpus:
+        if not self._capture.routes_padding or not self._on_gpus:
             return ()
-        most = min(self.engine.graph_tokens_per_seq * self.max_num_seqs // self.layout.dp, self.engine.graph_tokens)
+        most = min(self._capture.graph_tokens_per_seq * self.max_num_seqs // self.layout.dp, self._capture.graph_tokens)
         sizes = capture_sizes(max(most, self.decode_tokens // self.layout.dp), 1 + self.draft_tokens)
         return tuple(int(size) * self.layout.dp for size in sizes)
 
@@ -91,15 +94,19 @@ class CapturedGraphs:
         With padding a larger size than any batch gives way to the largest batch: _filter_cuda_graph_batch_sizes of
         _torch/pyexecutor/model_engine.py (read 2026-11-27). Sizes are of each rank and of each stage.
         """
-        engine, each, layout = self.engine, 1 + self.draft_tokens, self.layout
-        listed = engine.graph_batch_sizes or trtllm_batch_sizes(engine.graph_max_batch_size, engine.graph_padding)
+        capture, each, layout = self._capture, 1 + self.draft_tokens, self.layout
+        listed = capture.graph_batch_sizes or trtllm_batch_sizes(capture.graph_max_batch_size, capture.graph_padding)
         if not self._on_gpus:
             return ()
         most = min(max(self.max_num_seqs // (layout.dp * layout.pp), 1), max(self.max_num_batched_tokens // each, 1))
         kept = [size for size in listed if size <= most]
-        if engine.graph_padding and len(kept) < len(listed) and kept[-1:] != [most]:
+        if capture.graph_padding and len(kept) < len(listed) and kept[-1:] != [most]:
             kept.append(most)
         return tuple(size * each * layout.dp for size in kept)
+
+    @property
+    def _capture(self) -> GraphCapture:
+        return self.engine.graph_capture
 
     @property
     def _on_gpus(self) -> bool:

@@ -78,5 +78,5 @@ def _limits(deployment: Deployment) -> dict[str, Any]:
 def _rules(deployment: Deployment) -> dict[str, Any]:
     """Return the engine's rules and switches that are not its preset's."""
     preset = Engine.from_yaml(deployment.engine.path)
-    values = {name: getattr(deployment.engine, name) for name in OF_ENGINE}
-    return {name: value for name, value in values.items() if value != getattr(preset, name)}
+    values = {name: deployment.engine.setting(name) for name in OF_ENGINE}
+    return {name: value for name, value in values.items() if value != preset.setting(name)}

@@ -95,7 +95,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take SGLang")
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
-    changed = engine.model_copy(update=rules | sourced)
+    changed = engine.with_settings(rules | sourced)
     if not changed.adapters and (alone := [texts[name] for name in OF_ADAPTERS if name in texts]):
         because = f"{engine.id} makes no room for adapters unless told to"
         raise InfercastError(f"--set {alone[0]}", because, "Add --set enable_lora=true")

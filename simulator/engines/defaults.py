@@ -1,5 +1,6 @@
 """Defaults of an engine's settings by device."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
@@ -28,3 +29,8 @@ class Default(Strict):
             and (not self.device_classes or hardware.device_class in self.device_classes)
             and hardware.family not in self.except_families
         )
+
+
+def default_of(rules: Iterable[Default], hardware: Hardware, tp: int = 1) -> int | None:
+    """Return the first default that holds for so many of a device; None where none does."""
+    return next((int(rule.value) for rule in rules if rule.holds(hardware, tp)), None)

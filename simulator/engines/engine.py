@@ -2,12 +2,14 @@
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from simulator.engines.defaults import Default
+from simulator.engines.defaults import Default, default_of
+from simulator.engines.graph_capture import GraphCapture
 from simulator.engines.kernel_rules import FormatName
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
@@ -25,7 +27,7 @@ USUAL = "vllm"  # on devices of which no preset says that its own users run it
 NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain loop of no product, runs on any"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
-TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens", "decode_graph_seqs"]
+TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens"]
 MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
 AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
 # Columns of which mxfp4 experts have multiples, hidden and intermediate ones: in Marlin, in TensorRT-LLM's kernels too
@@ -137,16 +139,7 @@ class Engine(Profile):
     static_cache: bool = False  # and of a static batch up to the end of its sequences, in shapes that never change
     bucket_size: Annotated[int, Field(ge=0)] = 0  # or to the next multiple of so many tokens, their end at most
     reuse_cache: bool = True  # off: without buckets, a static cache begins with prompts padded to their sequences' end
-    graph_tokens: Annotated[int, Field(ge=0)] = 0  # of a step with prompts that a captured graph launches, at most
-    graph_tokens_per_seq: Annotated[int, Field(ge=0)] = 0  # and for each of max_num_seqs at most; 0: no such bound
-    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): CapturedGraphs
-    decode_graph_tokens: Annotated[int, Field(ge=0)] | None = None  # of a step of decodes alone that one graph launches
-    decode_graph_seqs: tuple[Default, ...] = ()  # the same in sequences of a rank, by device, where it is not given
-    graph_batch_sizes: tuple[int, ...] = ()  # sequences of a rank whose decodes one graph launches, and no others,
-    graph_max_batch_size: Annotated[int, Field(ge=0)] = 0  # or those that TensorRT-LLM lists up to here; 0: it does not
-    graph_padding: bool = False  # dummy requests fill a step of decodes up to the next of them (enable_padding)
-    captures_max_num_seqs: bool = False  # and one of max_num_seqs, though it be none of the usual sizes
-    routes_padding: bool = False  # rows that fill a step up to the size of its graph choose experts, too
+    graph_capture: GraphCapture = GraphCapture()
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
@@ -178,6 +171,16 @@ class Engine(Profile):
         """Whether it reads GGUF first, as engines built on GGML do; these compute layers on the CPU, too (-ngl)."""
         return self.reads[:1] == ("gguf",)
 
+    def setting(self, name: str) -> Any:
+        """Return one of its settings, those of its captured graphs among them."""
+        return getattr(self.graph_capture if name in GraphCapture.model_fields else self, name)
+
+    def with_settings(self, values: Mapping[str, Any]) -> "Engine":
+        """Return it with other settings, by the names of `setting`."""
+        of_graphs = {name: value for name, value in values.items() if name in GraphCapture.model_fields}
+        own = {name: value for name, value in values.items() if name not in of_graphs}
+        return self.model_copy(update={**own, "graph_capture": self.graph_capture.model_copy(update=of_graphs)})
+
     def platform(self, hardware: Hardware) -> Platform | None:
         """Return what it is on a device; NotModelledError where it does not run there, None where that is unknown."""
         found, missing = self._stated(hardware)
@@ -198,7 +201,7 @@ class Engine(Profile):
 
     def context_tokens(self, hardware: Hardware) -> int | None:
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
-        return next((int(rule.value) for rule in self.max_model_len if rule.holds(hardware)), None)
+        return default_of(self.max_model_len, hardware)
 
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
@@ -226,13 +229,13 @@ class Engine(Profile):
         tokens = self.default("max_num_batched_tokens", hardware)
         return max(1, tokens // ranks) if self.ranks_share_chunk else tokens
 
-    def default(self, setting: TieredSetting, hardware: Hardware, tp: int = 1) -> int:
-        """Return an engine's default for so many of a device."""
-        for rule in getattr(self, setting):
-            if rule.holds(hardware, tp):
-                return int(rule.value)
-        because = f"no default covers {hardware.name}"
-        raise ProfileError(f"{self.engine} {setting}", because, "Add a rule without conditions")
+    def default(self, setting: TieredSetting, hardware: Hardware) -> int:
+        """Return an engine's default for a device."""
+        found = default_of(getattr(self, setting), hardware)
+        if found is None:
+            because = f"no default covers {hardware.name}"
+            raise ProfileError(f"{self.engine} {setting}", because, "Add a rule without conditions")
+        return found
 
 
 @cache

@@ -68,7 +68,7 @@ def test_graphs_in_pieces_are_an_option_of_the_engine():
     ],
 )
 def test_what_sglang_does_not_capture_the_host_launches(without: Deployment):
-    assert without.engine.graph_pieces
+    assert without.engine.graph_capture.graph_pieces
     assert without.graphs.tokens == 0
 
 

@@ -485,7 +485,7 @@ def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
 )
 def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(changed, preset, graph_tokens):
     engine = place(setup(**changed)).deployment.engine
-    assert (engine.id, engine.graph_tokens) == (preset, graph_tokens)
+    assert (engine.id, engine.graph_capture.graph_tokens) == (preset, graph_tokens)
     assert engine.async_scheduling == (preset == "vllm-0.14")
 
 
