@@ -1,6 +1,7 @@
 """Kernels of an engine on some devices: rules that were read, multipliers that were fitted, and both together."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -47,28 +48,30 @@ class Kernels(Strict):
         """Return the same kernels with other multipliers; those not named stay as they are."""
         return self.model_copy(update={"fitted": self.fitted.model_copy(update=values)})
 
+    def with_rules(self, **values: Any) -> "Kernels":
+        """Return the same kernels with other rules; those not named stay as they are."""
+        return self.model_copy(update={"rules": self.rules.model_copy(update=values)})
+
     def with_fused_attention(self) -> "Kernels":
         """Return the same kernels with fused attention: no scores in memory, no query head that reads for itself.
 
         Where it is the default because it is no slower, the scores stay as a bound (KernelRules.fuses_if_faster).
         """
         kept = self.rules.score_bytes if self.rules.fuses_if_faster else None
-        rules = self.rules.model_copy(update={"score_bytes": kept})
-        return self.model_copy(update={"rules": rules}).with_fitted(per_head=None, per_head_crowded=None)
+        return self.with_rules(score_bytes=kept).with_fitted(per_head=None, per_head_crowded=None)
 
     def with_unfused_attention(self) -> "Kernels":
         """Return the same kernels with attention that is not fused, though it would be by default."""
-        return self.model_copy(update={"rules": self.rules.model_copy(update={"fuses_if_faster": False})})
+        return self.with_rules(fuses_if_faster=False)
 
     def without_amx(self) -> "Kernels":
         """Return the same kernels of a build without AMX."""
-        return self.model_copy(update={"rules": self.rules.model_copy(update={"amx": ()})})
+        return self.with_rules(amx=())
 
     def with_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton on any device."""
         own = self.rules.split_decode and self.rules.split_decode.asked()
-        rules = self.rules.model_copy(update={"split_decode": own, "decode_tile": None})
-        return self.model_copy(update={"rules": rules})
+        return self.with_rules(split_decode=own, decode_tile=None)
 
     def with_experts_of(self, backend: str) -> "Kernels":
         """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
@@ -78,11 +81,11 @@ class Kernels(Strict):
         asked = self.rules.asked_experts.get(backend, ())
         own = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
         dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
-        return self.model_copy(update={"rules": self.rules.model_copy(update=own | dense)})
+        return self.with_rules(**own, **dense)
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
-        return self.model_copy(update={"rules": self.rules.model_copy(update={"reduced_bits": QUICK_REDUCE_BITS})})
+        return self.with_rules(reduced_bits=QUICK_REDUCE_BITS)
 
     def reads_per_head(self, op: Op) -> bool:
         """Tell whether each query head reads the KV cache of an op for itself.
