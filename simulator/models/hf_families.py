@@ -10,6 +10,7 @@ from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
 from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
+from simulator.models.hf_compressed import compressed_attention, compressed_layers, expert_format
 from simulator.models.hf_fields import MOE_WIDTH
 
 MHA: dict[str, Any] = {"num_key_value_heads": None}
@@ -57,6 +58,16 @@ DEEPSEEK32 = replace(
     indexer=rules.indexer,
     reused=rules.shares_index,
     handled=("index_topk",),
+)
+DEEPSEEK4 = ModelType(
+    {"sliding_window": 128, "qk_rope_head_dim": 64, "index_n_heads": 64, "index_head_dim": 128, "n_shared_experts": 1},
+    layers=compressed_layers,
+    mixer=compressed_attention,
+    router_bias=True,
+    expert_width=MOE_WIDTH,
+    derive=expert_format,
+    refused=("attention_bias", "mlp_bias"),
+    handled=("index_topk", "compress_ratios", "hc_mult"),
 )
 QWEN35 = ModelType(
     {"head_dim": 256, "linear_conv_kernel_dim": 4},

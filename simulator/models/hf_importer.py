@@ -9,6 +9,7 @@ from simulator.day import today
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
 from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
+from simulator.models.hf_compressed import HASHED
 from simulator.models.hf_fields import CONTEXT, EXPERTS, HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_kinds import layer_kinds
 from simulator.models.hf_layer_runs import block_names, runs
@@ -50,6 +51,8 @@ REFUSED = {
     "cross_attention_layers": "cross attention",
     "use_bidirectional_attention": "bidirectional attention",
     "is_encoder_decoder": "an encoder",
+    "compress_ratios": "attention to compressed tokens",
+    "hc_mult": "hyper-connections",
 }
 # Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
 UNMODELLED = {"paligemma": "its prompts attend in both directions"}
@@ -83,6 +86,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         tied_embeddings=fields.flag("tie_word_embeddings"),
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
         layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
+        streams=fields.maybe("hc_mult"),
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -192,6 +196,8 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
     kind = stated_kind.removesuffix(REUSED)
     if kind == "linear" and model_type.recurrent:
         return model_type.recurrent(fields)
+    if model_type.mixer:
+        return model_type.mixer(fields, kind)
     heads = fields.count(*HEADS)
     if model_type.latent:
         return _given(
@@ -233,7 +239,7 @@ def _head_dim(fields: Fields, heads: int) -> int:
 
 def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
     plain = {} if model_type.gated else {"gated": False}
-    if kind != "experts":
+    if kind not in ("experts", HASHED):
         width = fields.count(*model_type.dense_width) * (2 if kind == WIDE else 1)
         return {**_given(kind="dense", intermediate=width, bias=_bias(fields, model_type.ffn_bias)), **plain}
     width = fields.count(*model_type.expert_width)
@@ -246,7 +252,7 @@ def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
         shared_intermediate=shared,
         shared_gate=bool(shared) and model_type.shared_gate,
         latent=fields.maybe("moe_latent_size", "routed_expert_hidden_size"),
-        router_bias=model_type.router_bias,
+        router_bias=model_type.router_bias and kind != HASHED,
         router_scale=model_type.router_scale,
         router_dtype=model_type.router_dtype,
         expert_bias=model_type.expert_bias,

@@ -14,6 +14,7 @@ from simulator.models.hf_families import (
     COHERE,
     DEEPSEEK2,
     DEEPSEEK3,
+    DEEPSEEK4,
     DEEPSEEK32,
     ERNIE_MOE,
     FALCON,
@@ -79,6 +80,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "deepseek_v2": DEEPSEEK2,
     "deepseek_v3": DEEPSEEK3,
     "deepseek_v32": DEEPSEEK32,
+    "deepseek_v4": DEEPSEEK4,
     "dots1": ModelType(
         {"first_k_dense_replace": 0, "n_shared_experts": 0},
         qkv_bias="attention_bias",

@@ -3,8 +3,8 @@
 A mixer moves information between tokens (attention, a recurrence), a feed-forward block does not. Both have
 `weights(hidden, layout)`, parameters on one device, and `ops(hidden, layout)`, the ops of one step on one device, with
 `hidden` the model's hidden size. A mixer also has `cache_bytes_per_token(layout)` and `state_bytes(layout)`, the bytes
-per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py or in
-recurrent.py, and its name in a union.
+per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py, in
+compressed.py or in recurrent.py, and its name in a union.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
+from simulator.models.compressed import CompressedAttention
 from simulator.models.latent import LatentAttention
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
@@ -316,5 +317,5 @@ class MixtureOfExperts(Strict):
 
 
 Recurrent = GatedDeltaNet | KimiDelta | LightningAttention | ShortConvolution | Mamba | Mamba2
-Mixer = Annotated[Attention | LatentAttention | Recurrent, Field(discriminator="kind")]
+Mixer = Annotated[Attention | LatentAttention | CompressedAttention | Recurrent, Field(discriminator="kind")]
 FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

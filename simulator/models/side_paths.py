@@ -3,7 +3,7 @@
 Engines keep a whole copy of the paths on every device, so that nothing is reduced over them.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -104,4 +104,43 @@ class LayerInputs(Strict):
             linear("projection to the layers' embeddings", (hidden, columns), layout),
             elementwise("layers' embeddings", 4 * columns, layout),
             *streams,
+        )
+
+
+class HyperConnections(NamedTuple):
+    """Residual `streams` of `hidden` numbers: each part of a layer reads a mixture of them, and all take its output.
+
+    Before a part, one projection of all streams gives the mixture and a matrix that mixes the streams among themselves
+    (n + n + n^2 numbers of n streams). Every device computes all. Source: mHC (arXiv:2512.24880) as implemented in
+    transformers 5.24.0 (DeepseekV4HyperConnection); kernels as vLLM has them: projection, mixture, and one of both sums
+    after the part.
+
+    >>> HyperConnections(4, 4096).parameters == 24 * 4 * 4096 + 24 + 3
+    True
+    """
+
+    streams: int
+    hidden: int
+
+    @property
+    def _columns(self) -> int:
+        return (2 + self.streams) * self.streams
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of one part of a layer: the projection, a bias for each output, three scales."""
+        return self._columns * (self.streams * self.hidden + 1) + 3
+
+    @property
+    def last_parameters(self) -> int:
+        """Parameters of the mixture that the output head reads: its projection, biases, a scale."""
+        return self.streams * (self.streams * self.hidden + 1) + 1
+
+    def ops(self, layout: Layout) -> Ops:
+        """Ops of one part of a layer; a norm that is fused with an addition is counted apart, so two sums less here."""
+        wide = self.streams * self.hidden
+        return (
+            linear("mixing of streams", (wide, self._columns), layout, "other"),
+            elementwise("mixture of streams", wide + self.hidden, layout),
+            elementwise("sums of streams", 2 * wide - self.hidden, layout),
         )

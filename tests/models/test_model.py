@@ -52,6 +52,8 @@ FIRST_LIBRARY = [
         ("nemotron-3-super-120b-a12b", 120_668_707_840, 8 * 2 * 2 * 128 * 2),
         ("kimi-linear-48b-a3b", 49_122_681_728, 7 * 576 * 2),
         ("kimi-k3", 2_779_482_798_688, 24 * 576 * 2),
+        ("deepseek-v4-flash", 284_332_240_471, 21 * (584 + 132) / 4 + 20 * 584 / 128),
+        ("deepseek-v4-pro", 1_572_997_201_763, 30 * (584 + 132) / 4 + 31 * 584 / 128),
         ("glm-5.2", 743_377_019_904, 78 * 576 * 2 + 21 * 132),
         ("step-3.5-flash", 196_956_130_368, 45 * 2 * 8 * 128 * 2),
         ("lfm2-8b-a1b", 8_339_930_560, 6 * 2 * 8 * 64 * 2),
@@ -84,6 +86,8 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("jamba-large", 398, 94),
         ("nemotron-4-340b", 341, 341),
         ("longcat-flash", 560, 27),
+        ("deepseek-v4-flash", 284, 13),
+        ("deepseek-v4-pro", 1600, 49),
         ("step-3", 316, 38),
         ("hunyuan-large", 389, 52),
         ("mimo-v2-flash", 309, 15),
@@ -568,7 +572,7 @@ def test_cache_reads_by_hand() -> None:
 @for_each("name", SHIPPED)
 def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
-    flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")
+    flops = total(tuple(op for op in model.ops() if op.rate != "decode_attention"), "flops")
     lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
     lookup += model.layer_inputs.vocab * model.layer_inputs.row if model.layer_inputs else 0
     # Mamba has a decay of every channel and state and a convolution of every channel, which no GEMM multiplies.

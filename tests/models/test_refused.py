@@ -33,7 +33,7 @@ from tests.support.for_each import for_each
         ("nvidia/Hymba-1.5B-Instruct", "head by head"),
         ("microsoft/VibeVoice-1.5B", "into speech"),
         ("microsoft/Phi-3-small-8k-instruct", "block-sparse"),
-        ("deepseek-ai/DeepSeek-V4-Flash", "compressed attention"),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", "share compressed rows"),
         ("MiniMaxAI/MiniMax-M3", "block-sparse"),
         ("zai-org/GLM-5.3-Flash", "pooled index"),
         ("microsoft/bitnet-b1.58-2B-4T", "1.58 bits"),

@@ -41,7 +41,34 @@ def mimo(model_type: str, sizes: str, full: Iterable[int], experts: int, **more:
     )
 
 
+def deepseek4(sizes: str, ratios: list[int], groups: int, chosen: int, **more: object) -> Config:
+    """DeepSeek-V4; `ratios`: of each layer's rows, and of the layer of multi-token prediction."""
+    return sized(
+        "deepseek_v4",
+        sizes,
+        **{"head_dim": 512, "qk_rope_head_dim": 64, "o_lora_rank": 1024, "o_groups": groups, "sliding_window": 128},
+        **{"index_n_heads": 64, "index_head_dim": 128, "index_topk": chosen, "compress_ratios": ratios, "hc_mult": 4},
+        **{"n_shared_experts": 1, "num_experts_per_tok": 6, "num_hash_layers": 3, "expert_dtype": "fp4"},
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
+        **more,
+    )
+
+
 COUNTED: dict[str, Config] = {
+    "deepseek-v4-flash": deepseek4(
+        "43 4096 64 1 0 129280 1048576",
+        [0, 0, *[4, 128] * 20, 4, 0],
+        8,
+        512,
+        **{"q_lora_rank": 1024, "n_routed_experts": 256, "moe_intermediate_size": 2048},
+    ),
+    "deepseek-v4-pro": deepseek4(
+        "61 7168 128 1 0 129280 1048576",
+        [128, 128, *[4, 128] * 29, 4, 0],
+        16,
+        1024,
+        **{"q_lora_rank": 1536, "n_routed_experts": 384, "moe_intermediate_size": 3072},
+    ),
     "gemma-4-e2b": gemma4_small("35 1536 8 1 6144 262144 131072", [*[WINDOW] * 4, FULL], 20, use_double_wide_mlp=True),
     "gemma-4-e4b": gemma4_small("42 2560 8 2 10240 262144 131072", [*[WINDOW] * 5, FULL], 18),
     "gemma-3n-e4b": gemma3n("35 2048 8 2 16384 262400 32768", 15),

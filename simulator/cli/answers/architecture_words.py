@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulator.models.blocks import Block
+from simulator.models.compressed import CompressedAttention
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Model
@@ -67,6 +68,13 @@ def _latent(mixer: LatentAttention) -> str:
     return f"latent attention (MLA) of {mixer.heads} heads, {cached}{index}"
 
 
+def _compressed(mixer: CompressedAttention) -> str:
+    rows = f", rows of {mixer.ratio} older tokens each" if mixer.ratio else ""
+    index = f", {mixer.indexer.chosen:,} of them that an indexer chooses" if mixer.indexer else ""
+    last = f"vectors of {mixer.head_dim}: the last {mixer.local} tokens"
+    return f"attention of {mixer.heads} heads to {last}{rows}{index}"
+
+
 def _dense(ffn: Dense) -> str:
     return f"dense feed-forward of {ffn.intermediate:,}" + (", gated" if ffn.gated else "")
 
@@ -80,6 +88,7 @@ def _experts(ffn: MixtureOfExperts) -> str:
 WORDS: Mapping[type, Callable[[Any], str]] = {
     Attention: _attention,
     LatentAttention: _latent,
+    CompressedAttention: _compressed,
     Dense: _dense,
     MixtureOfExperts: _experts,
     GatedDeltaNet: lambda mixer: (
