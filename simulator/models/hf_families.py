@@ -11,7 +11,7 @@ from simulator.models import hf_rules as rules
 from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_compressed import compressed_attention, compressed_layers, expert_format
-from simulator.models.hf_fields import MOE_WIDTH
+from simulator.models.hf_fields import MOE_WIDTH, WIDTH
 
 MHA: dict[str, Any] = {"num_key_value_heads": None}
 PLAIN = ModelType({}, norm_bias=True, gated=False)
@@ -133,6 +133,17 @@ MIMO2 = ModelType(
     expert_width=MOE_WIDTH,
     refused=("attention_bias", "add_full_attention_sink_bias"),
     handled=("attention_chunk_size",),  # the window, once more
+)
+MINIMAX3 = ModelType(
+    {"head_dim": 128},
+    layers=sharing.block_sparse_layers,
+    shape=sharing.block_sparse_shape,
+    qk_norm="head",
+    router_bias=True,
+    router_dtype="fp32",
+    expert_width=WIDTH,
+    dense_width=("dense_intermediate_size",),
+    handled=("sparse_attention_config",),
 )
 STEP3 = ModelType(
     {},

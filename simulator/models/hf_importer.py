@@ -53,6 +53,7 @@ REFUSED = {
     "is_encoder_decoder": "an encoder",
     "compress_ratios": "attention to compressed tokens",
     "hc_mult": "hyper-connections",
+    "sparse_attention_config": "block-sparse attention",
 }
 # Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
 UNMODELLED = {"paligemma": "its prompts attend in both directions"}

@@ -31,6 +31,7 @@ from simulator.models.hf_families import (
     LONGCAT,
     MHA,
     MIMO2,
+    MINIMAX3,
     OLD,
     OLMO2,
     PLAIN,
@@ -226,6 +227,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "minimax_m2": ModelType(
         {"head_dim": 128}, qk_norm="full", router_bias=True, router_dtype="fp32", expert_width=WIDTH
     ),
+    "minimax_m3_vl_text": MINIMAX3,
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mistral4": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),

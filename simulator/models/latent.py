@@ -67,6 +67,50 @@ class Indexer(Strict):
         )
 
 
+class BlockIndexer(Strict):
+    """Indexer of block-sparse attention: scores all cached tokens, by one head of it for each KV head.
+
+    The blocks of the best are attended to. Its queries and its one key of a token are projected with those of attention
+    and kept in the cache's type. Source: transformers 5.24.0 (MiniMaxM3VLIndexer), TensorRT-LLM's
+    MiniMaxM3SparseAttentionConfig (read 2026-11-27).
+    """
+
+    heads: PositiveInt
+    head_dim: PositiveInt
+
+    def _local(self, layout: Layout) -> int:
+        return -(-self.heads // layout.tp)
+
+    def columns(self, layout: Layout) -> int:
+        """Return the outputs of its projections on one device; every device has the key."""
+        return (self._local(layout) + 1) * self.head_dim
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of the norms of queries and keys.
+
+        >>> BlockIndexer(heads=4, head_dim=128).norm_parameters
+        256
+        """
+        return 2 * self.head_dim
+
+    def cache_bytes_per_token(self, layout: Layout) -> float:
+        """Bytes of one cached key."""
+        return self.head_dim * layout.cache_bytes
+
+    def ops(self, layout: Layout) -> Ops:
+        """Score every cached token: 2 FLOPs per number of each head's query."""
+        flops, reads = (
+            2.0 * self._local(layout) * self.head_dim,
+            Counts(decode_reads=self.cache_bytes_per_token(layout)),
+        )
+        dtype, decode = layout.model_dtype, Counts(decode_reads=flops)
+        return (
+            Op("indexer scores", "decode_attention", dtype, decode, cache_bytes=reads, splits=True),
+            Op("indexer scores of prompts", "prefill_attention", dtype, Counts(prefill_pairs=flops), splits=True),
+        )
+
+
 class LatentAttention(Strict):
     """Multi-head latent attention (MLA): one compressed key-value vector per token, shared by all heads.
 

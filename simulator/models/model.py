@@ -270,7 +270,7 @@ def _caches(mixer: Mixer) -> bool:
 
 def _held(mixer: Mixer) -> int | None:
     """Return the most tokens that a layer caches, None for all; a layer whose indexer chooses tokens caches all."""
-    return mixer.window if isinstance(mixer, Attention) else None
+    return mixer.window if isinstance(mixer, Attention) and not mixer.indexer else None
 
 
 TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")

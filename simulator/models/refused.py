@@ -38,7 +38,6 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
     r"vibevoice\b.*": ("it turns text into speech", OTHERS),
     r"phi-3-small\b.*": ("its block-sparse attention is not modelled", LAYERS),
     r"deepseek-v4\.1\b.*": ("its layers share compressed rows and look up n-grams, which is not modelled", LAYERS),
-    r"minimax-m3\b.*": ("its block-sparse attention is not modelled", LAYERS),
     r"glm-5\.3-flash\b.*": ("its pooled index and hyper-connections are not modelled", LAYERS),
     r"bitnet\b.*": ("weights of 1.58 bits are no number format that is modelled", LAYERS),
 }

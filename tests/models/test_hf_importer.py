@@ -446,6 +446,7 @@ def test_quantization_of_mlx_becomes_a_weight_format() -> None:
 
 REFUSED: list[tuple[Config, str]] = [
     ({"hc_mult": 4}, "hyper-connections"),
+    ({"sparse_attention_config": {"sparse_topk_blocks": 16}}, "block-sparse"),
     ({"compress_ratios": [0, 4]}, "compressed tokens"),
     ({"attention_chunk_size": 8192}, "chunked attention"),
     ({"index_topk": 2048}, "indexer"),
@@ -522,6 +523,14 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
 def test_what_hybrids_have_in_a_form_that_is_not_modelled(name: str, patch: Config) -> None:
     with pytest.raises(NotModelledError, match=next(iter(patch))):
         imported(SHIPPED[name] | patch)
+
+
+def test_the_text_part_of_minimax_m3_is_its_own_whatever_it_calls_itself() -> None:
+    text = SHIPPED["minimax-m3"] | {"model_type": "minimax_m2"}
+    whole = {"model_type": "minimax_m3_vl", "text_config": text, "vision_config": {"model_type": "clip"}}
+    assert structure(imported(whole)) == structure(imported(SHIPPED["minimax-m3"]))
+    with pytest.raises(ProfileError, match="moe_layer_freq"):
+        imported(SHIPPED["minimax-m3"] | {"moe_layer_freq": [0, 1]})
 
 
 def test_layers_of_deepseek_v4_by_name_are_those_by_ratio() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.deployment.layouts import default_layout
 from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.models.compressed import CompressedAttention
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.layout import PARTS, Layout, Weights
@@ -54,6 +55,7 @@ FIRST_LIBRARY = [
         ("kimi-k3", 2_779_482_798_688, 24 * 576 * 2),
         ("deepseek-v4-flash", 284_332_240_471, 21 * (584 + 132) / 4 + 20 * 584 / 128),
         ("deepseek-v4-pro", 1_572_997_201_763, 30 * (584 + 132) / 4 + 31 * 584 / 128),
+        ("minimax-m3", 426_174_572_928, 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2),
         ("glm-5.2", 743_377_019_904, 78 * 576 * 2 + 21 * 132),
         ("step-3.5-flash", 196_956_130_368, 45 * 2 * 8 * 128 * 2),
         ("lfm2-8b-a1b", 8_339_930_560, 6 * 2 * 8 * 64 * 2),
@@ -87,6 +89,7 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("nemotron-4-340b", 341, 341),
         ("longcat-flash", 560, 27),
         ("deepseek-v4-flash", 284, 13),
+        ("minimax-m3", 428, 23),
         ("deepseek-v4-pro", 1600, 49),
         ("step-3", 316, 38),
         ("hunyuan-large", 389, 52),
@@ -446,7 +449,9 @@ def test_tensor_parallelism_splits_evenly_what_is_not_replicated(model: Model, t
     assert tp * one_device.experts == everything.experts
     mixers = [block.mixer for block in model.blocks.values() if block.mixer]
     latents = [block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts)]
-    even = all(isinstance(each, Attention) and each.kv_heads >= tp and not each.q_lora for each in mixers)
+    even = all(
+        isinstance(each, Attention) and each.kv_heads >= tp and not each.q_lora and not each.indexer for each in mixers
+    )
     whole = any(block.beside for block in model.blocks.values()) or model.layer_inputs
     if even and not whole and not any(each.latent for each in latents):
         assert tp * one_device.mixer == everything.mixer
@@ -467,9 +472,12 @@ def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
             index = mixer.indexer.head_dim + 4 if mixer.indexer and not mixer.indexer.shared else 0
             expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
         elif isinstance(mixer, Attention) and not mixer.reuses_cache:
-            held = min(tokens, mixer.window) if mixer.window else tokens
+            held = min(tokens, mixer.window) if mixer.window and not mixer.indexer else tokens
+            expected += 2 * mixer.indexer.head_dim * tokens if mixer.indexer else 0
             both = mixer.head_dim + (mixer.v_dim or mixer.head_dim)
             expected += 2 * max(1, mixer.kv_heads // tp) * both * held
+        elif isinstance(mixer, CompressedAttention) and mixer.ratio:
+            expected += (mixer.row_bytes + (132 if mixer.indexer else 0)) * tokens / mixer.ratio
     assert model.cache_bytes(tokens, layout) == expected
 
 

@@ -14,6 +14,7 @@ from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.errors import NotModelledError
 from simulator.models.compressed import CompressedAttention
+from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Op, Sequence, count
@@ -240,6 +241,22 @@ def test_devices_share_heads_and_groups_of_outputs_not_rows() -> None:
     assert share.other == whole.other - 48  # sinks
     with pytest.raises(NotModelledError, match="groups of outputs"):
         flash.weights(Layout(tp=16))
+
+
+def test_blocks_that_an_index_chooses_are_read_and_all_are_cached() -> None:
+    model, counts = load_model("minimax-m3"), count([Sequence(1, 99_999)], 2048)
+    assert model.window == 16 * 128
+    assert model.attention_layers == (60, 0)
+    layouts = Layout(), Layout(tp=8), Layout(tp=4, cache_dtype="fp8")  # four KV heads, one of them on each of eight
+    for layout, heads, size in zip(layouts, (4, 1, 1), (2, 2, 1), strict=True):
+        read = sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops(layout))
+        token = 2 * heads * 128 * size
+        assert read == 100_000 * (3 * token + 57 * 128 * size) + 57 * 2048 * token
+        scores = named(model.ops(layout), "indexer scores")
+        assert scores.flops.decode_reads == 2 * heads * 128
+        assert model.cache_bytes(5000, layout) == 5000 * (60 * token + 57 * 128 * size)
+    with pytest.raises(ValidationError, match="indexer without window"):
+        Attention(heads=8, kv_heads=4, head_dim=128, indexer={"heads": 4, "head_dim": 128})
 
 
 def test_what_compressed_attention_cannot_be() -> None:

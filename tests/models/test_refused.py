@@ -34,7 +34,6 @@ from tests.support.for_each import for_each
         ("microsoft/VibeVoice-1.5B", "into speech"),
         ("microsoft/Phi-3-small-8k-instruct", "block-sparse"),
         ("deepseek-ai/DeepSeek-V4.1-Flash", "share compressed rows"),
-        ("MiniMaxAI/MiniMax-M3", "block-sparse"),
         ("zai-org/GLM-5.3-Flash", "pooled index"),
         ("microsoft/bitnet-b1.58-2B-4T", "1.58 bits"),
         ("bge_m3", "makes vectors of texts"),

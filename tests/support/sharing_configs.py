@@ -73,6 +73,16 @@ COUNTED: dict[str, Config] = {
     "gemma-4-e4b": gemma4_small("42 2560 8 2 10240 262144 131072", [*[WINDOW] * 5, FULL], 18),
     "gemma-3n-e4b": gemma3n("35 2048 8 2 16384 262400 32768", 15),
     "gemma-3n-e2b": gemma3n("30 2048 8 2 8192 262400 32768", 10),
+    "minimax-m3": sized(
+        "minimax_m3_vl_text",
+        "60 6144 64 4 3072 200064 1048576",
+        **{"head_dim": 128, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072, "n_shared_experts": 1},
+        **{"num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": [0] * 3 + [1] * 57},
+        sparse_attention_config={
+            **{"sparse_index_dim": 128, "sparse_num_index_heads": 4, "sparse_topk_blocks": 16},
+            **{"sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57},
+        },
+    ),
     "mimo-v2-flash": mimo("mimo_v2_flash", "48 4096 64 4 16384 152576 262144", range(5, 48, 6), 256),
 }
 OTHERS: dict[str, Config] = {  # that transformers lacks, or, of LongCat-Flash, with matrices of experts that have none

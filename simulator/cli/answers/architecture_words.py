@@ -47,11 +47,12 @@ def block_in_words(block: Block) -> str:
 
 
 def _attention(mixer: Attention) -> str:
-    kind = "sliding-window attention" if mixer.window else "attention"
+    kind = "sliding-window attention" if mixer.window and not mixer.indexer else "attention"
     heads = f"{mixer.heads} heads, {mixer.kv_heads} key-value heads of {mixer.head_dim}"
     if mixer.kv_heads == mixer.heads:
         heads = f"{mixer.heads} heads of {mixer.head_dim}, each with keys and values of its own"
-    more = [f"window of {mixer.window:,} tokens"] if mixer.window else []
+    seen = "blocks that an indexer chooses" if mixer.indexer else "window"
+    more = [f"{seen} of {mixer.window:,} tokens"] if mixer.window else []
     more += [f"values of {mixer.v_dim}"] if mixer.v_dim else []
     more += [f"queries from a vector of {mixer.q_lora:,}"] if mixer.q_lora else []
     more += ["the cache of an earlier layer"] if mixer.reuses_cache else []
