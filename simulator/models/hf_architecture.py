@@ -44,6 +44,7 @@ class ModelType:
     head_bias: bool | str = False
     qk_norm: str | None = None
     gate: bool = False
+    head_gate: bool = False
     sinks: bool = False
     shape: Callable[[Fields, str], Mapping[str, Any]] | None = None
     latent: bool = False

@@ -189,6 +189,25 @@ COHERE = ModelType(
     output_bias="attention_bias",
     refused=("use_qk_norm",),
 )
+COHERE2 = replace(
+    COHERE,
+    defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
+    windowed=rules.by_pattern,
+)
+COHERE2_MOE = replace(
+    COHERE2,
+    defaults={**COHERE2.defaults, "num_shared_experts": 0},
+    expert_width=WIDTH,
+    dense_width=("prefix_dense_intermediate_size", *WIDTH),
+)
+LING3 = replace(
+    DEEPSEEK3,
+    defaults={"q_lora_rank": None, "num_shared_experts": 1, "first_k_dense_replace": 2},
+    layers=hybrids.ling_layers,
+    recurrent=hybrids.ling_delta,
+    head_gate=True,
+    router_dtype="fp32",
+)
 OLMO2 = ModelType(MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full")
 OLD = replace(PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)
 FALCON: dict[str, Any] = {

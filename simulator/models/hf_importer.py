@@ -210,6 +210,7 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
             nope_dim=fields.count("qk_nope_head_dim"),
             v_dim=fields.count("v_head_dim"),
             gate=fields.flag("mla_use_output_gate"),
+            head_gate=model_type.head_gate,
             indexer=_given(**model_type.indexer(fields), shared=kind != stated_kind) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None

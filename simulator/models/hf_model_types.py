@@ -12,6 +12,8 @@ from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_families import (
     COHERE,
+    COHERE2,
+    COHERE2_MOE,
     DEEPSEEK2,
     DEEPSEEK3,
     DEEPSEEK4,
@@ -26,6 +28,7 @@ from simulator.models.hf_families import (
     GLM,
     GLM4,
     LFM2,
+    LING3,
     LLAMA,
     LLAMA4,
     LONGCAT,
@@ -61,6 +64,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "apertus": replace(LLAMA, gated=False, qk_norm="head"),  # without its activation's two numbers a layer
     "arcee": replace(LLAMA, gated=False),
+    "bailing_hybrid": LING3,
     "bailing_moe_v2": ModelType(
         {"head_dim": 128, "num_shared_experts": 1},
         qkv_bias="use_qkv_bias",
@@ -72,11 +76,8 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "bloom": replace(OLD, defaults=MHA | {"tie_word_embeddings": True}, embedding_norm=True),
     "cohere": COHERE,
-    "cohere2": replace(
-        COHERE,
-        defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
-        windowed=rules.by_pattern,
-    ),
+    "cohere2": COHERE2,
+    "cohere2_moe": COHERE2_MOE,
     "deepseek": replace(DEEPSEEK2, defaults=MHA | {"n_shared_experts": 2}, latent=False, derive=None),
     "deepseek_v2": DEEPSEEK2,
     "deepseek_v3": DEEPSEEK3,

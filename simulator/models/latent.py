@@ -116,8 +116,8 @@ class LatentAttention(Strict):
 
     Decode works on the compressed vectors (the up-projection is absorbed into query and output), as does all attention
     to tokens that an indexer chose. `gate`: a projection as wide as the output gates it (Kimi K3's
-    mla_use_output_gate). Source: DeepSeek-V2, arXiv:2405.04434, section 2.1. Raises ProfileError for an indexer without
-    `q_lora`.
+    mla_use_output_gate); `head_gate`: one of a number per head does (Ling 3). Source: DeepSeek-V2, arXiv:2405.04434,
+    section 2.1. Raises ProfileError for an indexer without `q_lora`.
     """
 
     kind: Literal["latent"]
@@ -129,6 +129,7 @@ class LatentAttention(Strict):
     v_dim: PositiveInt
     indexer: Indexer | None = None
     gate: bool = False
+    head_gate: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -149,6 +150,7 @@ class LatentAttention(Strict):
             query = {"query down": (hidden, self.q_lora), "query up": (self.q_lora, q_width)}
         indexed = self.indexer.projections(hidden, self.q_lora or 0) if self.indexer else {}
         gate = {"gate projection": (hidden, heads * self.v_dim)} if self.gate else {}
+        gate |= {"head gate": (hidden, heads)} if self.head_gate else {}
         return (
             query
             | indexed
@@ -196,7 +198,7 @@ class LatentAttention(Strict):
                 windowed=self.indexer is not None,
                 heads=(heads, 0),
             ),
-            *((elementwise("gate", 3 * heads * self.v_dim, layout, splits=True),) if self.gate else ()),
+            *((elementwise("gate", 3 * heads * self.v_dim, layout, splits=True),) * (self.gate or self.head_gate)),
             output,
             *all_reduce("all-reduce after attention", hidden, layout),
         )

@@ -533,6 +533,12 @@ def test_the_text_part_of_minimax_m3_is_its_own_whatever_it_calls_itself() -> No
         imported(SHIPPED["minimax-m3"] | {"moe_layer_freq": [0, 1]})
 
 
+def test_layers_of_ling_3_beyond_its_groups_have_full_attention() -> None:
+    model = imported(SHIPPED["ling-3.0-tiny"] | {"num_hidden_layers": 22})
+    assert [name for name in model.layer_names if name.startswith("global")] == ["global-experts"] * 7
+    assert model.layer_names[19:] == ("global-experts",) * 3
+
+
 def test_layers_of_deepseek_v4_by_name_are_those_by_ratio() -> None:
     flash = SHIPPED["deepseek-v4-flash"]
     kinds = ["compressed_sparse_attention", "heavily_compressed_attention"]

@@ -259,6 +259,16 @@ def test_blocks_that_an_index_chooses_are_read_and_all_are_cached() -> None:
         Attention(heads=8, kv_heads=4, head_dim=128, indexer={"heads": 4, "head_dim": 128})
 
 
+def test_decay_and_gates_of_ling_3_have_full_rank() -> None:
+    tiny, hidden, width = load_model("ling-3.0-tiny"), 1536, 16 * 128
+    linear, latent = (tiny.blocks[name].mixer for name in ("linear-experts", "global-experts"))
+    assert linear.weights(hidden).mixer == hidden * (6 * width + 16)  # q, k, v, decay, gate, output; write strengths
+    without = latent.model_copy(update={"head_gate": False})
+    assert latent.weights(hidden).mixer - without.weights(hidden).mixer == hidden * 16
+    assert {"head gate", "gate"} <= {op.name for op in latent.ops(hidden, Layout())}
+    assert not {"head gate", "gate"} & {op.name for op in without.ops(hidden, Layout())}
+
+
 def test_what_compressed_attention_cannot_be() -> None:
     shape = {"heads": 64, "q_lora": 1024, "head_dim": 512, "rope_dim": 64, "output_groups": 8, "output_lora": 1024}
     index = {"heads": 64, "head_dim": 128, "chosen": 512}

@@ -5,7 +5,7 @@ The profiles' `sources` say where each was looked up; where transformers has the
 
 from collections.abc import Iterable
 
-from tests.support.model_configs import Config, latent, sized
+from tests.support.model_configs import Config, latent, qwen35, sized
 
 WINDOW, FULL = "sliding_attention", "full_attention"
 OWN_EMBEDDINGS: Config = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144}
@@ -38,6 +38,17 @@ def mimo(model_type: str, sizes: str, full: Iterable[int], experts: int, **more:
         **{"n_routed_experts": experts, "num_experts_per_tok": 8, "moe_intermediate_size": 2048},
         quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]},
         **more,
+    )
+
+
+def ling3(sizes: str, group: int, q_lora: int | None, dense: int, experts: int, width: int) -> Config:
+    """Ling 3: each `group`-th layer has latent attention, the others Kimi Delta Attention."""
+    return sized(
+        "bailing_hybrid",
+        sizes,
+        **{"head_dim": 128, "layer_group_size": group, "short_conv_kernel_size": 4, "num_shared_experts": 1},
+        **{"num_experts": experts, "num_experts_per_tok": 8, "moe_intermediate_size": width},
+        **latent(q_lora, "512 64 128 128", first_k_dense_replace=dense),
     )
 
 
@@ -82,6 +93,20 @@ COUNTED: dict[str, Config] = {
             **{"sparse_index_dim": 128, "sparse_num_index_heads": 4, "sparse_topk_blocks": 16},
             **{"sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57},
         },
+    ),
+    "ling-3.0-flash": ling3("42 2560 32 32 6144 157184 262144", 6, None, 2, 512, 768),
+    "ling-3.0-tiny": ling3("24 1536 16 16 4608 157184 131072", 4, 256, 1, 128, 512),
+    "qwen3.8-2.4t-a95b": qwen35(
+        "92 8192 64 4 0 248320 262144",
+        128,
+        **{"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 2048},
+        shared_expert_intermediate_size=2048,
+    ),
+    "command-a-plus": sized(
+        "cohere2_moe",
+        "32 4096 128 8 4096 262144 200000",
+        **{"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "num_shared_experts": 4},
+        **{"sliding_window": 4096, "layer_types": [*[WINDOW] * 3, FULL] * 8, "expert_selection_fn": "sigmoid"},
     ),
     "mimo-v2-flash": mimo("mimo_v2_flash", "48 4096 64 4 16384 152576 262144", range(5, 48, 6), 256),
 }
