@@ -69,6 +69,16 @@ DEEPSEEK4 = ModelType(
     refused=("attention_bias", "mlp_bias"),
     handled=("index_topk", "compress_ratios", "hc_mult"),
 )
+HY4 = replace(
+    DEEPSEEK32,
+    defaults={**DEEPSEEK3.defaults, "first_k_dense_replace": 1, "index_topk": 2048},
+    reused=rules.shares_index_of_four,
+    gate=True,
+    sinks=True,
+    independent_streams=True,
+    router_dtype="fp32",
+    handled=("index_topk", "hc_mult"),
+)
 QWEN35 = ModelType(
     {"head_dim": 256, "linear_conv_kernel_dim": 4},
     linear=rules.every_fourth,

@@ -88,6 +88,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
         layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
         streams=fields.maybe("hc_mult"),
+        independent_streams=model_type.independent_streams,
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -209,8 +210,9 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
             rope_dim=fields.count("qk_rope_head_dim"),
             nope_dim=fields.count("qk_nope_head_dim"),
             v_dim=fields.count("v_head_dim"),
-            gate=fields.flag("mla_use_output_gate"),
+            gate=model_type.gate or fields.flag("mla_use_output_gate"),
             head_gate=model_type.head_gate,
+            sinks=model_type.sinks,
             indexer=_given(**model_type.indexer(fields), shared=kind != stated_kind) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None

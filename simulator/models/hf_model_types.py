@@ -27,6 +27,7 @@ from simulator.models.hf_families import (
     GEMMA4,
     GLM,
     GLM4,
+    HY4,
     LFM2,
     LING3,
     LLAMA,
@@ -184,6 +185,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_width=MOE_WIDTH,
         refused=("attention_bias", "mlp_bias"),
     ),
+    "hy_v4": HY4,
     "internlm2": replace(LLAMA, qkv_bias="bias", output_bias="bias"),
     "internlm3": ModelType({"head_dim": 128}, qkv_bias="qkv_bias", output_bias="bias", ffn_bias="bias"),
     "jamba": ModelType(

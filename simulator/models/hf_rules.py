@@ -160,6 +160,11 @@ def shares_index(layer: int, fields: Fields) -> bool:
     return layer < len(stated) and stated[layer] == "shared"
 
 
+def shares_index_of_four(layer: int, fields: Fields) -> bool:
+    """Return the same for Hy4, of which each fourth layer after the first has an indexer where none is listed."""
+    return shares_index(layer, fields) if fields.each("indexer_types") else layer > 0 and (layer - 1) % 4 > 0
+
+
 def gemma4_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
     """Return how the global attention layers of Gemma 4 differ: larger heads, fewer KV heads, values made of keys."""
     if kind != "global":

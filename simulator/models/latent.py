@@ -130,6 +130,7 @@ class LatentAttention(Strict):
     indexer: Indexer | None = None
     gate: bool = False
     head_gate: bool = False
+    sinks: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -166,7 +167,8 @@ class LatentAttention(Strict):
         """Parameters on one device; the down-projections and the indexer are replicated over tp."""
         *before, output = (rows * columns for rows, columns in self._projections(hidden, layout).values())
         norms = (self.q_lora or 0) + self.kv_lora + (self.indexer.norm_parameters if self.indexer else 0)
-        return Weights(mixer=sum(before), output=output, other=norms)
+        sinks = layout.share(self.heads, "attention heads") * self.sinks
+        return Weights(mixer=sum(before), output=output, other=norms + sinks)
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """Bytes per token of a compressed vector, its rotary part and the indexer's key, whole on every tp device."""

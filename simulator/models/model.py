@@ -42,6 +42,7 @@ class Model(Profile):
     learned_positions: Annotated[int, Field(ge=0)] = 0
     layer_inputs: LayerInputs | None = None
     streams: PositiveInt = 1  # residual ones, of hyper-connections
+    independent_streams: bool = False  # no layer mixes them among themselves
     embedding_norm: bool = False
     norm_bias: bool = False
     norm_weights: bool = True
@@ -100,7 +101,7 @@ class Model(Profile):
     def _connections(self) -> tuple[HyperConnections, int]:
         """Hyper-connections, and the parts of layers that have them: none with one stream."""
         parts = sum(times * sum(part is not None for part in (block.mixer, block.ffn)) for block, times in self._blocks)
-        return HyperConnections(self.streams, self.hidden), parts * (self.streams > 1)
+        return HyperConnections(self.streams, self.hidden, not self.independent_streams), parts * (self.streams > 1)
 
     @property
     def _blocks(self) -> list[tuple[Block, int]]:

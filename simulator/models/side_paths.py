@@ -113,7 +113,7 @@ class HyperConnections(NamedTuple):
     Before a part, one projection of all streams gives the mixture and a matrix that mixes the streams among themselves
     (n + n + n^2 numbers of n streams). Every device computes all. Source: mHC (arXiv:2512.24880) as implemented in
     transformers 5.24.0 (DeepseekV4HyperConnection); kernels as vLLM has them: projection, mixture, and one of both sums
-    after the part.
+    after the part. Where streams are not `mixed` among themselves (Hy4), the projection gives 2 n numbers.
 
     >>> HyperConnections(4, 4096).parameters == 24 * 4 * 4096 + 24 + 3
     True
@@ -121,15 +121,16 @@ class HyperConnections(NamedTuple):
 
     streams: int
     hidden: int
+    mixed: bool = True
 
     @property
     def _columns(self) -> int:
-        return (2 + self.streams) * self.streams
+        return (2 + self.streams * self.mixed) * self.streams
 
     @property
     def parameters(self) -> int:
-        """Parameters of one part of a layer: the projection, a bias for each output, three scales."""
-        return self._columns * (self.streams * self.hidden + 1) + 3
+        """Parameters of one part of a layer: the projection, a bias for each output, a scale for each kind of these."""
+        return self._columns * (self.streams * self.hidden + 1) + 2 + self.mixed
 
     @property
     def last_parameters(self) -> int:

@@ -533,6 +533,14 @@ def test_the_text_part_of_minimax_m3_is_its_own_whatever_it_calls_itself() -> No
         imported(SHIPPED["minimax-m3"] | {"moe_layer_freq": [0, 1]})
 
 
+def test_layers_of_hy4_share_indexes_as_listed_or_by_fours() -> None:
+    hy4 = SHIPPED["hy4-preview"]
+    listed = ["full", "full", *["shared", "shared", "shared", "full"] * 19]
+    assert structure(imported(hy4 | {"indexer_types": listed})) == structure(imported(hy4))
+    every = imported(hy4 | {"indexer_types": ["full"] * 78})
+    assert not any(block.mixer.indexer.shared for block in every.blocks.values())
+
+
 def test_layers_of_ling_3_beyond_its_groups_have_full_attention() -> None:
     model = imported(SHIPPED["ling-3.0-tiny"] | {"num_hidden_layers": 22})
     assert [name for name in model.layer_names if name.startswith("global")] == ["global-experts"] * 7

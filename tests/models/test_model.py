@@ -92,6 +92,7 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("longcat-flash", 560, 27),
         ("deepseek-v4-flash", 284, 13),
         ("minimax-m3", 428, 23),
+        ("hy4-preview", 770, 49),
         ("ling-3.0-flash", 124, 5.1),
         ("ling-3.0-tiny", 7.9, 1.3),
         ("command-a-plus", 218, 25),

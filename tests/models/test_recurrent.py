@@ -230,6 +230,15 @@ def test_streams_of_hyper_connections_are_mixed_before_and_after_each_part() -> 
     assert moved == 2 * 3 * 4 * 4096  # without the two sums that the norms are charged for
 
 
+def test_streams_of_hy4_are_not_mixed_among_themselves() -> None:
+    hy4 = load_model("hy4-preview")
+    plain = hy4.model_copy(update={"streams": 1})
+    assert hy4.parameters - plain.parameters == 156 * (8 * (4 * 6144 + 1) + 2) + 4 * (4 * 6144 + 1) + 1
+    assert named(hy4.ops(), "mixing of streams").columns == 8
+    shared = [hy4.blocks[name].mixer.indexer.shared for name in hy4.layer_names]
+    assert [layer for layer, each in enumerate(shared) if not each] == [0, *range(1, 78, 4)]
+
+
 def test_devices_share_heads_and_groups_of_outputs_not_rows() -> None:
     flash = load_model("deepseek-v4-flash")
     four = default_layout(flash, tp=4)

@@ -94,6 +94,13 @@ COUNTED: dict[str, Config] = {
             **{"sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57},
         },
     ),
+    "hy4-preview": sized(
+        "hy_v4",
+        "78 6144 64 64 18432 120832 1048576",
+        **latent(2048, "512 64 192 256", index_n_heads=32, index_head_dim=128, index_topk=2048),
+        **{"n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1},
+        hc_mult=4,
+    ),
     "ling-3.0-flash": ling3("42 2560 32 32 6144 157184 262144", 6, None, 2, 512, 768),
     "ling-3.0-tiny": ling3("24 1536 16 16 4608 157184 131072", 4, 256, 1, 128, 512),
     "qwen3.8-2.4t-a95b": qwen35(
