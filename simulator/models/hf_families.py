@@ -155,6 +155,13 @@ MINIMAX3 = ModelType(
     dense_width=("dense_intermediate_size",),
     handled=("sparse_attention_config",),
 )
+MUSE = ModelType(  # its norms of queries, keys and embeddings have no weights
+    {"head_dim": 128, "sliding_window": 2048, "sliding_window_pattern": 4},
+    windowed=rules.by_pattern,
+    norms=4,
+    gate=True,
+    refused=("attention_bias",),
+)
 STEP3 = ModelType(
     {},
     layers=sharing.step3_layers,

@@ -36,6 +36,7 @@ from simulator.models.hf_families import (
     MHA,
     MIMO2,
     MINIMAX3,
+    MUSE,
     OLD,
     OLMO2,
     PLAIN,
@@ -242,6 +243,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "molmo": ModelType({}, qkv_bias="qkv_bias", refused=("norm_after", "attention_layer_norm"), derive=rules.molmo),
     "mpt": ModelType(MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
+    "muse_glimmer_text": MUSE,
     "nemotron_h": ModelType(
         {"n_groups": 8, "conv_kernel": 4, "ssm_state_size": 128, "mamba_ssm_cache_dtype": "float32"},
         layers=rules.nemotron_h_layers,

@@ -115,6 +115,11 @@ COUNTED: dict[str, Config] = {
         **{"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "num_shared_experts": 4},
         **{"sliding_window": 4096, "layer_types": [*[WINDOW] * 3, FULL] * 8, "expert_selection_fn": "sigmoid"},
     ),
+    "muse-glimmer-30b": sized(
+        "muse_glimmer_text",
+        "52 6656 32 2 19968 202048 131072",
+        **{"head_dim": 128, "sliding_window": 2048, "layer_types": [*[WINDOW] * 3, FULL] * 13},
+    ),
     "mimo-v2-flash": mimo("mimo_v2_flash", "48 4096 64 4 16384 152576 262144", range(5, 48, 6), 256),
 }
 OTHERS: dict[str, Config] = {  # that transformers lacks, or, of LongCat-Flash, with matrices of experts that have none
