@@ -45,7 +45,7 @@ class ModelType:
     qk_norm: str | None = None
     gate: bool = False
     head_gate: bool = False
-    independent_streams: bool = False
+    hyper_connections: Mapping[str, bool] | None = None
     sinks: bool = False
     shape: Callable[[Fields, str], Mapping[str, Any]] | None = None
     latent: bool = False

@@ -75,7 +75,7 @@ HY4 = replace(
     reused=rules.shares_index_of_four,
     gate=True,
     sinks=True,
-    independent_streams=True,
+    hyper_connections={"independent": True},
     router_dtype="fp32",
     handled=("index_topk", "hc_mult"),
 )

@@ -87,8 +87,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         tied_embeddings=fields.flag("tie_word_embeddings"),
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
         layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
-        streams=fields.maybe("hc_mult"),
-        independent_streams=model_type.independent_streams,
+        hyper_connections=_connections(fields, model_type),
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -176,6 +175,11 @@ def _resolved(config: Mapping[str, Any], where: str) -> tuple[Fields, ModelType]
 def _given(**parts: Any) -> dict[str, Any]:
     """Return the entries of a profile that are not None, false or empty."""
     return {name: part for name, part in parts.items() if part}
+
+
+def _connections(fields: Fields, model_type: ModelType) -> dict[str, Any] | None:
+    streams = fields.maybe("hc_mult")
+    return {"streams": streams, **(model_type.hyper_connections or {})} if streams else None
 
 
 def _bias(fields: Fields, rule: bool | str) -> bool:

@@ -41,8 +41,7 @@ class Model(Profile):
     tied_embeddings: bool = False
     learned_positions: Annotated[int, Field(ge=0)] = 0
     layer_inputs: LayerInputs | None = None
-    streams: PositiveInt = 1  # residual ones, of hyper-connections
-    independent_streams: bool = False  # no layer mixes them among themselves
+    hyper_connections: HyperConnections | None = None
     embedding_norm: bool = False
     norm_bias: bool = False
     norm_weights: bool = True
@@ -98,10 +97,9 @@ class Model(Profile):
         return self.hidden * (self.norm_weights + self.norm_bias)
 
     @property
-    def _connections(self) -> tuple[HyperConnections, int]:
-        """Hyper-connections, and the parts of layers that have them: none with one stream."""
-        parts = sum(times * sum(part is not None for part in (block.mixer, block.ffn)) for block, times in self._blocks)
-        return HyperConnections(self.streams, self.hidden, not self.independent_streams), parts * (self.streams > 1)
+    def _parts(self) -> int:
+        """Mixers and feed-forward blocks of all layers, each of which hyper-connections surround."""
+        return sum(times * sum(part is not None for part in (block.mixer, block.ffn)) for block, times in self._blocks)
 
     @property
     def _blocks(self) -> list[tuple[Block, int]]:
@@ -147,13 +145,13 @@ class Model(Profile):
         """
         norm = self.norm_parameters
         layers = sum((block.weights(self.hidden, norm, layout) * times for block, times in self._blocks), Weights())
-        connections, parts = self._connections
-        layers += Weights(other=parts * connections.parameters)
+        streams = self.hyper_connections
+        layers += Weights(other=self._parts * streams.parameters(self.hidden) if streams else 0)
         embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
         ends = [Weights(other=embeddings + self.embedding_norm * norm)]
         ends[0] += self.layer_inputs.weights(self.hidden, layout) if self.layer_inputs else Weights()
         head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
-        ends.append(Weights(other=head + norm + connections.last_parameters * (parts > 0)))
+        ends.append(Weights(other=head + norm + (streams.last_parameters(self.hidden) if streams else 0)))
         if layout.pp == 1:
             return layers + ends[0] + ends[1]
         share = Weights(*(-(-each // layout.pp) for each in layers.counts))
@@ -241,8 +239,8 @@ class Model(Profile):
         )
         embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
         inputs = self.layer_inputs.ops(self.hidden, layout) if self.layer_inputs else ()
-        connections, parts = self._connections
-        mixing = (replace(op, repeats=parts) for op in connections.ops(layout)) if parts else ()
+        streams = self.hyper_connections.ops(self.hidden, layout) if self.hyper_connections else ()
+        mixing = (replace(op, repeats=self._parts) for op in streams)
         return layout.of_one_rank((embedding, *inputs, *blocks, *mixing, head, *self._exchanges(layout)))
 
     def _exchanges(self, layout: Layout) -> Ops:

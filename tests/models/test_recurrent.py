@@ -216,7 +216,7 @@ def test_prompts_attend_to_compressed_tokens() -> None:
 
 def test_streams_of_hyper_connections_are_mixed_before_and_after_each_part() -> None:
     flash = load_model("deepseek-v4-flash")
-    plain = flash.model_copy(update={"streams": 1})
+    plain = flash.model_copy(update={"hyper_connections": None})
     one = 24 * (4 * 4096 + 1) + 3  # 4 + 4 + 4 x 4 numbers of all streams, and three scales
     assert flash.parameters - plain.parameters == 86 * one + 4 * (4 * 4096 + 1) + 1
     names = {op.name: op for op in flash.ops()}
@@ -232,7 +232,7 @@ def test_streams_of_hyper_connections_are_mixed_before_and_after_each_part() -> 
 
 def test_streams_of_hy4_are_not_mixed_among_themselves() -> None:
     hy4 = load_model("hy4-preview")
-    plain = hy4.model_copy(update={"streams": 1})
+    plain = hy4.model_copy(update={"hyper_connections": None})
     assert hy4.parameters - plain.parameters == 156 * (8 * (4 * 6144 + 1) + 2) + 4 * (4 * 6144 + 1) + 1
     assert named(hy4.ops(), "mixing of streams").columns == 8
     shared = [hy4.blocks[name].mixer.indexer.shared for name in hy4.layer_names]
