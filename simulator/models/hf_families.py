@@ -69,6 +69,14 @@ DEEPSEEK4 = ModelType(
     refused=("attention_bias", "mlp_bias"),
     handled=("index_topk", "compress_ratios", "hc_mult"),
 )
+GLM5_NEXT = replace(
+    DEEPSEEK32,
+    defaults={**DEEPSEEK3.defaults, "index_topk": 2048, "linear_conv_kernel_dim": 4},
+    linear=rules.every_fourth,
+    recurrent=hybrids.glm_delta,
+    hyper_connections={"mean": True},
+    handled=("index_topk", "hc_mult", "linear_attn_config"),
+)
 HY4 = replace(
     DEEPSEEK32,
     defaults={**DEEPSEEK3.defaults, "first_k_dense_replace": 1, "index_topk": 2048},

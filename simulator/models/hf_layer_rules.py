@@ -65,6 +65,14 @@ def ling_delta(fields: Fields) -> dict[str, Any]:
     }
 
 
+def glm_delta(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the linear attention of GLM-5.3-Flash, whose config states it as Kimi's or in words."""
+    if fields.part("linear_attn_config").raw:
+        return kimi_delta(fields)
+    names = {"heads": "linear_num_heads", "head_dim": "linear_head_dim", "conv": "linear_conv_kernel_dim"}
+    return {"kind": "kimi_delta", **{name: fields.count(field) for name, field in names.items()}}
+
+
 def kimi_residuals(fields: Fields) -> Derived:
     """Return two more norms where layers mix outputs of earlier blocks (Kimi K3's attention residuals, one norm each).
 

@@ -148,6 +148,7 @@ def indexer(fields: Fields) -> dict[str, Any]:
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),
         "chosen": fields.count("index_topk"),
+        **({"pool": fields.count("index_kpool")} if fields.maybe("index_kpool") else {}),
     }
 
 

@@ -1,9 +1,9 @@
 """Multi-head latent attention (MLA): one compressed vector per token for all heads; and its sparse form's indexer."""
 
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
 from simulator.models.layout import Layout, Weights
@@ -18,14 +18,16 @@ class Indexer(Strict):
     """Indexer of sparse attention: a small fp8 attention that scores all cached tokens; the `chosen` best are used.
 
     Every device of a layout scores all tokens. A `shared` one uses the choice of the layer before: it has no weights
-    and no keys (GLM-5.2's indexer_types). Source: DeepSeek-V3.2-Exp technical report (2025), section 1, and its
-    implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
+    and no keys (GLM-5.2's indexer_types). With `pool` one key stands for so many tokens, weighted number by number
+    (GLM-5.3-Flash's index_kpool, stored so in vLLM's pages). Source: DeepSeek-V3.2-Exp technical report (2025), section
+    1, and its implementation in transformers 5.23.0; bytes per key as in vLLM (132 for a head of 128).
     """
 
     heads: PositiveInt
     head_dim: PositiveInt
     chosen: PositiveInt
     shared: bool = False
+    pool: PositiveInt = 1
 
     def projections(self, hidden: int, q_lora: int) -> dict[str, tuple[int, int]]:
         """Return the shapes (inputs, outputs) of its GEMMs: queries, one key for all heads, weights of the heads."""
@@ -35,6 +37,7 @@ class Indexer(Strict):
             "indexer query": (q_lora, self.heads * self.head_dim),
             "indexer key": (hidden, self.head_dim),
             "indexer weights": (hidden, self.heads),
+            **({"indexer pool": (hidden, self.head_dim)} if self.pool > 1 else {}),
         }
 
     def cache_bytes_per_token(self) -> float:
@@ -44,22 +47,23 @@ class Indexer(Strict):
         132.0
         """
         own = float(self.head_dim * INDEX_KEY_BYTES + -(-self.head_dim // 128) * INDEX_SCALE_BYTES)
-        return 0.0 if self.shared else own
+        return 0.0 if self.shared else own / self.pool
 
     @property
     def norm_parameters(self) -> int:
-        """Parameters of the norm of its keys: a weight and a bias for each number.
+        """Parameters of the norm of its keys, a weight and a bias for each number, and of places in a pool.
 
         >>> Indexer(heads=64, head_dim=128, chosen=2048).norm_parameters
         256
         """
-        return 0 if self.shared else 2 * self.head_dim
+        places = self.pool if self.pool > 1 else 0
+        return 0 if self.shared else (2 + places) * self.head_dim
 
     def ops(self) -> Ops:
         """Score every cached token: 2 FLOPs per number of each head's query."""
         if self.shared:
             return ()
-        flops = 2.0 * self.heads * self.head_dim
+        flops = 2.0 * self.heads * self.head_dim / self.pool
         reads = Counts(decode_reads=self.cache_bytes_per_token())
         return (
             Op("indexer scores", "decode_attention", "fp8", Counts(decode_reads=flops), cache_bytes=reads, splits=True),
@@ -124,7 +128,7 @@ class LatentAttention(Strict):
     heads: PositiveInt
     q_lora: PositiveInt | None = None
     kv_lora: PositiveInt
-    rope_dim: PositiveInt
+    rope_dim: Annotated[int, Field(ge=0)] = 0
     nope_dim: PositiveInt
     v_dim: PositiveInt
     indexer: Indexer | None = None

@@ -42,7 +42,6 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
     r"longcat-2\.0\b.*": ("its sparse attention and embeddings of n-grams are not modelled", LAYERS),
     r"inkling\b.*": ("its attention to relative positions, beside short convolutions, is not modelled", LAYERS),
     r"mistral-large-4\b.*": ("its layers that share a latent cache are not modelled", LAYERS),
-    r"glm-5\.3-flash\b.*": ("its pooled index and hyper-connections are not modelled", LAYERS),
     r"bitnet\b.*": ("weights of 1.58 bits are no number format that is modelled", LAYERS),
 }
 PATTERNS = {re.compile(pattern): said for pattern, said in REFUSED.items()}

@@ -541,6 +541,12 @@ def test_layers_of_hy4_share_indexes_as_listed_or_by_fours() -> None:
     assert not any(block.mixer.indexer.shared for block in every.blocks.values())
 
 
+def test_linear_attention_of_glm_5_3_flash_is_stated_as_kimi_states_it_too() -> None:
+    flash = {key: value for key, value in SHIPPED["glm-5.3-flash"].items() if not key.startswith("linear_")}
+    stated = {"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
+    assert structure(imported(flash | {"linear_attn_config": stated})) == structure(imported(SHIPPED["glm-5.3-flash"]))
+
+
 def test_layers_of_ling_3_beyond_its_groups_have_full_attention() -> None:
     model = imported(SHIPPED["ling-3.0-tiny"] | {"num_hidden_layers": 22})
     assert [name for name in model.layer_names if name.startswith("global")] == ["global-experts"] * 7

@@ -93,6 +93,7 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("deepseek-v4-flash", 284, 13),
         ("minimax-m3", 428, 23),
         ("hy4-preview", 770, 49),
+        ("glm-5.3-flash", 320, 18),
         ("ling-3.0-flash", 124, 5.1),
         ("ling-3.0-tiny", 7.9, 1.3),
         ("command-a-plus", 218, 25),
@@ -477,7 +478,8 @@ def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
     for name in model.layer_names:
         mixer = model.blocks[name].mixer
         if isinstance(mixer, LatentAttention):
-            index = mixer.indexer.head_dim + 4 if mixer.indexer and not mixer.indexer.shared else 0
+            own = mixer.indexer and not mixer.indexer.shared
+            index = (mixer.indexer.head_dim + 4) / mixer.indexer.pool if own else 0
             expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
         elif isinstance(mixer, Attention) and not mixer.reuses_cache:
             held = min(tokens, mixer.window) if mixer.window and not mixer.indexer else tokens
@@ -541,6 +543,13 @@ def total(ops: tuple[Op, ...], part: str) -> Counts:
     return Counts(*(sum(op.repeats * getattr(op, part)[field] for op in ops) for field in range(len(Counts()))))
 
 
+def made_of_rows(mixer: CompressedAttention) -> int:
+    """Return the columns of what makes rows and keys of an index: two projections, twice as wide where rows overlap."""
+    if not mixer.indexer:
+        return 2 * mixer.head_dim if mixer.ratio else 0
+    return 4 * (mixer.head_dim + mixer.indexer.head_dim) + mixer.indexer.heads
+
+
 @given(ANY_MODEL, DEGREES, st.booleans(), st.sampled_from(list(FORMATS)))
 def test_work_reads_exactly_the_matrices_that_memory_holds(
     model: Model, tp: int, whole_experts: bool, weight_dtype: str
@@ -552,6 +561,10 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     routed = sum(each.experts + each.zero_experts + each.shared_gate for each in mixtures)
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
+    routed += sum(made_of_rows(each) for each in deltas if isinstance(each, CompressedAttention))
+    if mixing := model.hyper_connections:  # one matrix of all streams around each of two parts of a layer
+        streams = mixing.streams
+        routed += 2 * len(deltas) * streams * (2 * streams + (0 if mixing.independent else streams**2))
     heads = -(-model.vocab // tp) * model.hidden
     matrices = replace(weights, other=0)
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes

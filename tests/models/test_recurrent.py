@@ -239,6 +239,18 @@ def test_streams_of_hy4_are_not_mixed_among_themselves() -> None:
     assert [layer for layer, each in enumerate(shared) if not each] == [0, *range(1, 78, 4)]
 
 
+def test_a_key_of_a_pooled_index_stands_for_four_tokens() -> None:
+    model, counts = load_model("glm-5.3-flash"), count([Sequence(1, 99_999)], 2048)
+    mixer = model.blocks["global-experts"].mixer
+    alone = mixer.model_copy(update={"indexer": mixer.indexer.model_copy(update={"pool": 1})})
+    assert mixer.cache_bytes_per_token() == 512 * 2 + 132 / 4
+    assert mixer.weights(4096).total - alone.weights(4096).total == 4096 * 128 + 4 * 128
+    scores = [named(each.ops(4096, Layout()), "indexer scores") for each in (mixer, alone)]
+    pooled, whole = (op.flops.dot(counts) for op in scores)
+    assert whole == 4 * pooled == 2 * 32 * 128 * 100_000
+    assert model.parameters - model.model_copy(update={"hyper_connections": None}).parameters == 90 * (24 * 16385 + 3)
+
+
 def test_devices_share_heads_and_groups_of_outputs_not_rows() -> None:
     flash = load_model("deepseek-v4-flash")
     four = default_layout(flash, tp=4)

@@ -34,7 +34,6 @@ from tests.support.for_each import for_each
         ("microsoft/VibeVoice-1.5B", "into speech"),
         ("microsoft/Phi-3-small-8k-instruct", "block-sparse"),
         ("deepseek-ai/DeepSeek-V4.1-Flash", "share compressed rows"),
-        ("zai-org/GLM-5.3-Flash", "pooled index"),
         ("Qwen/Qwen3.8-Flash-Next", "n-grams"),
         ("meituan-longcat/LongCat-2.0", "n-grams"),
         ("thinkingmachines/Inkling", "relative positions"),

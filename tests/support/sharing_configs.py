@@ -94,6 +94,13 @@ COUNTED: dict[str, Config] = {
             **{"sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57},
         },
     ),
+    "glm-5.3-flash": sized(
+        "glm5_next_text",
+        "45 4096 64 64 12288 154880 1048576",
+        **latent(1536, "512 0 256 256", index_n_heads=32, index_head_dim=128, index_topk=2048, index_kpool=4),
+        **{"n_routed_experts": 288, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1},
+        **{"linear_num_heads": 64, "linear_head_dim": 128, "linear_conv_kernel_dim": 4, "hc_mult": 4},
+    ),
     "hy4-preview": sized(
         "hy_v4",
         "78 6144 64 64 18432 120832 1048576",
