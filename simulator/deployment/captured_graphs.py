@@ -123,10 +123,9 @@ class CapturedGraphs:
         sglang 0.5.10.post1 (read 2026-11-27).
         """
         model, layout = self.model, self.layout
-        sparse = model.latent is not None and model.latent.indexer is not None
-        delta = any(
-            block.mixer is not None and block.mixer.kind == "gated_delta_net" for block in model.blocks.values()
-        )
+        mixers = [block.mixer for block in model.blocks.values() if block.mixer is not None]
+        sparse = any(mixer.kind == "compressed" or getattr(mixer, "indexer", None) for mixer in mixers)
+        delta = any(mixer.kind == "gated_delta_net" for mixer in mixers)
         plain = model.vision is None and not sparse and not delta and layout.pp == 1 and layout.dp == 1
         alone = not self.draft_tokens and not self.engine.adapters
         trtllm = has_trtllm_experts(model, self.hardware, layout)

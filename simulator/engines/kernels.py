@@ -208,9 +208,10 @@ class Kernels(Strict):
     def head_padding(self, op: Op, hardware: Hardware) -> float:
         """Return the query heads that attention of prompts computes over those of a rank; 1 where they fill its tiles.
 
-        Only sparse latent attention has a pad: its pairs are counted in the window, and its heads share a latent.
+        Only sparse latent attention has a pad, and attention to compressed tokens, which runs in its kernel: heads
+        share a latent, and pairs are counted in the window, or some for each token.
         """
-        if op.heads or not op.flops.prefill_pairs_windowed:
+        if op.heads or not (op.flops.prefill_pairs_windowed or op.flops.prefill_tokens):
             return 1.0
         return max(1.0, self.rules.sparse_heads.get(hardware.family, 1) / op.shared_by)
 

@@ -17,10 +17,9 @@ class ModelType:
     `linear(layer, fields)`: recurrent layers, as built by `recurrent(fields)`. `layers(fields, count)`: both at once,
     with each feed-forward part. `reused(layer, fields)`: layers that read what an earlier one cached, or chose.
     `beside`, `layer_inputs`: small paths of every layer, and embeddings of each layer's own. `shape(fields, kind)`:
-    what is special about the attention of one kind of layer. A bias
-    is there, is not, or depends on the named field. `expert_width`: fields of a routed expert's width, empty for models
-    without experts. `refused`: fields that are not modelled if set; `handled`: fields that are, though elsewhere
-    refused.
+    what is special about the attention of one kind of layer; `mixer(fields, kind)`: all of it. A bias is there, is not,
+    or depends on the named field. `expert_width`: fields of a routed expert's width, empty for models without experts.
+    `refused`: fields that are not modelled if set; `handled`: fields that are, though elsewhere refused.
     """
 
     defaults: Mapping[str, Any]
@@ -46,9 +45,12 @@ class ModelType:
     qk_norm: str | None = None
     v_norm: bool = False
     gate: bool = False
+    head_gate: bool = False
+    hyper_connections: Mapping[str, bool] | None = None
     sinks: bool = False
     shape: Callable[[Fields, str], Mapping[str, Any]] | None = None
     latent: bool = False
+    mixer: Callable[[Fields, str], dict[str, Any]] | None = None
     indexer: Callable[[Fields], dict[str, Any]] | None = None
     router_bias: bool = False
     router_scale: bool = False

@@ -10,7 +10,8 @@ from simulator.models import hf_layer_rules as hybrids
 from simulator.models import hf_rules as rules
 from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
-from simulator.models.hf_fields import MOE_WIDTH
+from simulator.models.hf_compressed import compressed_attention, compressed_layers, expert_format
+from simulator.models.hf_fields import MOE_WIDTH, WIDTH
 
 MHA: dict[str, Any] = {"num_key_value_heads": None}
 PLAIN = ModelType({}, norm_bias=True, gated=False)
@@ -57,6 +58,34 @@ DEEPSEEK32 = replace(
     indexer=rules.indexer,
     reused=rules.shares_index,
     handled=("index_topk",),
+)
+DEEPSEEK4 = ModelType(
+    {"sliding_window": 128, "qk_rope_head_dim": 64, "index_n_heads": 64, "index_head_dim": 128, "n_shared_experts": 1},
+    layers=compressed_layers,
+    mixer=compressed_attention,
+    router_bias=True,
+    expert_width=MOE_WIDTH,
+    derive=expert_format,
+    refused=("attention_bias", "mlp_bias"),
+    handled=("index_topk", "compress_ratios", "hc_mult"),
+)
+GLM5_NEXT = replace(
+    DEEPSEEK32,
+    defaults={**DEEPSEEK3.defaults, "index_topk": 2048, "linear_conv_kernel_dim": 4},
+    linear=rules.every_fourth,
+    recurrent=hybrids.glm_delta,
+    hyper_connections={"mean": True},
+    handled=("index_topk", "hc_mult", "linear_attn_config"),
+)
+HY4 = replace(
+    DEEPSEEK32,
+    defaults={**DEEPSEEK3.defaults, "first_k_dense_replace": 1, "index_topk": 2048},
+    reused=rules.shares_index_of_four,
+    gate=True,
+    sinks=True,
+    hyper_connections={"independent": True},
+    router_dtype="fp32",
+    handled=("index_topk", "hc_mult"),
 )
 QWEN35 = ModelType(
     {"head_dim": 256, "linear_conv_kernel_dim": 4},
@@ -125,6 +154,24 @@ MIMO2 = ModelType(
     refused=("attention_bias", "add_full_attention_sink_bias"),
     handled=("attention_chunk_size",),  # the window, once more
 )
+MINIMAX3 = ModelType(
+    {"head_dim": 128},
+    layers=sharing.block_sparse_layers,
+    shape=sharing.block_sparse_shape,
+    qk_norm="head",
+    router_bias=True,
+    router_dtype="fp32",
+    expert_width=WIDTH,
+    dense_width=("dense_intermediate_size",),
+    handled=("sparse_attention_config",),
+)
+MUSE = ModelType(  # its norms of queries, keys and embeddings have no weights
+    {"head_dim": 128, "sliding_window": 2048, "sliding_window_pattern": 4},
+    windowed=rules.by_pattern,
+    norms=4,
+    gate=True,
+    refused=("attention_bias",),
+)
 STEP3 = ModelType(
     {},
     layers=sharing.step3_layers,
@@ -168,6 +215,25 @@ COHERE = ModelType(
     qkv_bias="attention_bias",
     output_bias="attention_bias",
     refused=("use_qk_norm",),
+)
+COHERE2 = replace(
+    COHERE,
+    defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
+    windowed=rules.by_pattern,
+)
+COHERE2_MOE = replace(
+    COHERE2,
+    defaults={**COHERE2.defaults, "num_shared_experts": 0},
+    expert_width=WIDTH,
+    dense_width=("prefix_dense_intermediate_size", *WIDTH),
+)
+LING3 = replace(
+    DEEPSEEK3,
+    defaults={"q_lora_rank": None, "num_shared_experts": 1, "first_k_dense_replace": 2},
+    layers=hybrids.ling_layers,
+    recurrent=hybrids.ling_delta,
+    head_gate=True,
+    router_dtype="fp32",
 )
 OLMO2 = ModelType(MHA, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="full")
 OLD = replace(PLAIN, qkv_bias=True, output_bias=True, ffn_bias=True, derive=rules.four_fold)

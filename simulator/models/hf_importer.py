@@ -9,6 +9,7 @@ from simulator.day import today
 from simulator.errors import NotModelledError, ProfileError, nearest, reason
 from simulator.files import parse_json, read_text
 from simulator.models.hf_architecture import ModelType
+from simulator.models.hf_compressed import HASHED
 from simulator.models.hf_fields import CONTEXT, EXPERTS, HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_kinds import layer_kinds
 from simulator.models.hf_layer_runs import block_names, runs
@@ -50,6 +51,9 @@ REFUSED = {
     "cross_attention_layers": "cross attention",
     "use_bidirectional_attention": "bidirectional attention",
     "is_encoder_decoder": "an encoder",
+    "compress_ratios": "attention to compressed tokens",
+    "hc_mult": "hyper-connections",
+    "sparse_attention_config": "block-sparse attention",
 }
 # Architectures that no blocks here express, by the model_type of the whole and of its text part, and why.
 UNMODELLED = {"paligemma": "its prompts attend in both directions"}
@@ -83,6 +87,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
         tied_embeddings=fields.flag("tie_word_embeddings"),
         learned_positions=model_type.learned_positions(fields) if model_type.learned_positions else 0,
         layer_inputs=model_type.layer_inputs(fields) if model_type.layer_inputs else None,
+        hyper_connections=_connections(fields, model_type),
         embedding_norm=model_type.embedding_norm,
         norm_bias=model_type.norm_bias,
         head_bias=_bias(fields, model_type.head_bias),
@@ -172,6 +177,11 @@ def _given(**parts: Any) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part}
 
 
+def _connections(fields: Fields, model_type: ModelType) -> dict[str, Any] | None:
+    streams = fields.maybe("hc_mult")
+    return {"streams": streams, **(model_type.hyper_connections or {})} if streams else None
+
+
 def _bias(fields: Fields, rule: bool | str) -> bool:
     return fields.flag(rule) if isinstance(rule, str) else rule
 
@@ -192,6 +202,8 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
     kind = stated_kind.removesuffix(REUSED)
     if kind == "linear" and model_type.recurrent:
         return model_type.recurrent(fields)
+    if model_type.mixer:
+        return model_type.mixer(fields, kind)
     heads = fields.count(*HEADS)
     if model_type.latent:
         return _given(
@@ -199,10 +211,12 @@ def _mixer(fields: Fields, model_type: ModelType, stated_kind: str) -> dict[str,
             heads=heads,
             q_lora=fields.maybe("q_lora_rank"),
             kv_lora=fields.count("kv_lora_rank"),
-            rope_dim=fields.count("qk_rope_head_dim"),
+            rope_dim=fields.maybe("qk_rope_head_dim") or 0,
             nope_dim=fields.count("qk_nope_head_dim"),
             v_dim=fields.count("v_head_dim"),
-            gate=fields.flag("mla_use_output_gate"),
+            gate=model_type.gate or fields.flag("mla_use_output_gate"),
+            head_gate=model_type.head_gate,
+            sinks=model_type.sinks,
             indexer=_given(**model_type.indexer(fields), shared=kind != stated_kind) if model_type.indexer else None,
         )
     as_many_as_heads = any(name in fields.raw for name in KV_HEADS) and fields.maybe(*KV_HEADS) is None
@@ -234,7 +248,7 @@ def _head_dim(fields: Fields, heads: int) -> int:
 
 def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
     plain = {} if model_type.gated else {"gated": False}
-    if kind != "experts":
+    if kind not in ("experts", HASHED):
         width = fields.count(*model_type.dense_width) * (2 if kind == WIDE else 1)
         return {**_given(kind="dense", intermediate=width, bias=_bias(fields, model_type.ffn_bias)), **plain}
     width = fields.count(*model_type.expert_width)
@@ -247,7 +261,7 @@ def _ffn(fields: Fields, model_type: ModelType, kind: str) -> dict[str, Any]:
         shared_intermediate=shared,
         shared_gate=bool(shared) and model_type.shared_gate,
         latent=fields.maybe("moe_latent_size", "routed_expert_hidden_size"),
-        router_bias=model_type.router_bias,
+        router_bias=model_type.router_bias and kind != HASHED,
         router_scale=model_type.router_scale,
         router_dtype=model_type.router_dtype,
         expert_bias=model_type.expert_bias,

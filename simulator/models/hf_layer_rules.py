@@ -45,6 +45,34 @@ def kimi_delta(fields: Fields) -> dict[str, Any]:
     }
 
 
+def ling_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of Ling 3: full attention ends each group of `layer_group_size`, and the layers."""
+    group = fields.count("layer_group_size")
+    whole = layers // group * group  # layers beyond whole groups have full attention, too
+    mixers = ("global" if layer % group == group - 1 or layer >= whole else "linear" for layer in range(layers))
+    return list(zip(mixers, _first_dense(fields, "first_k_dense_replace", layers), strict=True))
+
+
+def ling_delta(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the linear attention of Ling 3, whose decay and gate have full rank."""
+    return {
+        "kind": "kimi_delta",
+        "heads": fields.count("num_attention_heads"),
+        "head_dim": fields.count("head_dim"),
+        "conv": fields.count("short_conv_kernel_size"),
+        "full_gate": True,
+        "full_decay": True,
+    }
+
+
+def glm_delta(fields: Fields) -> dict[str, Any]:
+    """Return the profile of the linear attention of GLM-5.3-Flash, whose config states it as Kimi's or in words."""
+    if fields.part("linear_attn_config").raw:
+        return kimi_delta(fields)
+    names = {"heads": "linear_num_heads", "head_dim": "linear_head_dim", "conv": "linear_conv_kernel_dim"}
+    return {"kind": "kimi_delta", **{name: fields.count(field) for name, field in names.items()}}
+
+
 def kimi_residuals(fields: Fields) -> Derived:
     """Return two more norms where layers mix outputs of earlier blocks (Kimi K3's attention residuals, one norm each).
 

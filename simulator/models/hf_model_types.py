@@ -12,8 +12,11 @@ from simulator.models import hf_sharing_rules as sharing
 from simulator.models.hf_architecture import ModelType
 from simulator.models.hf_families import (
     COHERE,
+    COHERE2,
+    COHERE2_MOE,
     DEEPSEEK2,
     DEEPSEEK3,
+    DEEPSEEK4,
     DEEPSEEK32,
     ERNIE_MOE,
     FALCON,
@@ -24,12 +27,17 @@ from simulator.models.hf_families import (
     GEMMA4,
     GLM,
     GLM4,
+    GLM5_NEXT,
+    HY4,
     LFM2,
+    LING3,
     LLAMA,
     LLAMA4,
     LONGCAT,
     MHA,
     MIMO2,
+    MINIMAX3,
+    MUSE,
     OLD,
     OLMO2,
     PLAIN,
@@ -59,6 +67,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "apertus": replace(LLAMA, gated=False, qk_norm="head"),  # without its activation's two numbers a layer
     "arcee": replace(LLAMA, gated=False),
+    "bailing_hybrid": LING3,
     "bailing_moe_v2": ModelType(
         {"head_dim": 128, "num_shared_experts": 1},
         qkv_bias="use_qkv_bias",
@@ -70,15 +79,13 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "bloom": replace(OLD, defaults=MHA | {"tie_word_embeddings": True}, embedding_norm=True),
     "cohere": COHERE,
-    "cohere2": replace(
-        COHERE,
-        defaults={**COHERE.defaults, "sliding_window": 4096, "sliding_window_pattern": 4},
-        windowed=rules.by_pattern,
-    ),
+    "cohere2": COHERE2,
+    "cohere2_moe": COHERE2_MOE,
     "deepseek": replace(DEEPSEEK2, defaults=MHA | {"n_shared_experts": 2}, latent=False, derive=None),
     "deepseek_v2": DEEPSEEK2,
     "deepseek_v3": DEEPSEEK3,
     "deepseek_v32": DEEPSEEK32,
+    "deepseek_v4": DEEPSEEK4,
     "dots1": ModelType(
         {"first_k_dense_replace": 0, "n_shared_experts": 0},
         qkv_bias="attention_bias",
@@ -128,6 +135,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "glm4": replace(GLM, norms=4),
     "glm4_moe": replace(GLM4, defaults={**GLM4.defaults, "use_qk_norm": False}),
     "glm4_moe_lite": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 1}),
+    "glm5_next_text": GLM5_NEXT,
     "glm_ocr_text": ModelType({"num_key_value_heads": 8}, norms=4),
     "glm_moe_dsa": replace(DEEPSEEK32, defaults={**DEEPSEEK32.defaults, "index_n_heads": 32}),
     "granite": LLAMA,
@@ -180,6 +188,7 @@ MODEL_TYPES: dict[str, ModelType] = {
         expert_width=MOE_WIDTH,
         refused=("attention_bias", "mlp_bias"),
     ),
+    "hy_v4": HY4,
     "internlm2": replace(LLAMA, qkv_bias="bias", output_bias="bias"),
     "internlm3": ModelType({"head_dim": 128}, qkv_bias="qkv_bias", output_bias="bias", ffn_bias="bias"),
     "jamba": ModelType(
@@ -224,6 +233,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     "minimax_m2": ModelType(
         {"head_dim": 128}, qk_norm="full", router_bias=True, router_dtype="fp32", expert_width=WIDTH
     ),
+    "minimax_m3_vl_text": MINIMAX3,
     "mistral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, always),
     "mistral4": replace(DEEPSEEK3, defaults={"n_shared_experts": 1, "first_k_dense_replace": 0}, router_bias=False),
     "mixtral": ModelType({"num_key_value_heads": 8}, always, expert_width=WIDTH),
@@ -235,6 +245,7 @@ MODEL_TYPES: dict[str, ModelType] = {
     ),
     "molmo": ModelType({}, qkv_bias="qkv_bias", refused=("norm_after", "attention_layer_norm"), derive=rules.molmo),
     "mpt": ModelType(MHA | {"tie_word_embeddings": True}, gated=False, derive=rules.four_fold),
+    "muse_glimmer_text": MUSE,
     "nemotron_h": ModelType(
         {"n_groups": 8, "conv_kernel": 4, "ssm_state_size": 128, "mamba_ssm_cache_dtype": "float32"},
         layers=rules.nemotron_h_layers,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from simulator.errors import NotModelledError, ProfileError
 from simulator.models.hf_fields import Fields
-from simulator.models.number_formats import named_format, number_format
+from simulator.models.number_formats import KEPT_EXPERTS, named_format, number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
 _UNCONVERTED = re.compile(
@@ -84,7 +84,10 @@ def _fp8(quant: Fields) -> str:
     size = quant.each("weight_block_size")
     if size not in (None, [128, 128]):
         raise quant.refusal("weight_block_size", "only blocks of 128 x 128 are modelled")
-    return "fp8-block" if size else "fp8"
+    stored, experts = "fp8-block" if size else "fp8", quant.raw.get("expert_dtype")
+    if experts not in (None, "fp4", "fp8"):
+        raise quant.refusal("expert_dtype", "only fp4 and fp8 are modelled")
+    return f"{KEPT_EXPERTS}{stored}" if experts == "fp4" else stored
 
 
 def _mxfp4(_quant: Fields) -> str:

@@ -148,6 +148,7 @@ def indexer(fields: Fields) -> dict[str, Any]:
         "heads": fields.count("index_n_heads"),
         "head_dim": fields.count("index_head_dim"),
         "chosen": fields.count("index_topk"),
+        **({"pool": fields.count("index_kpool")} if fields.maybe("index_kpool") else {}),
     }
 
 
@@ -158,6 +159,11 @@ def shares_index(layer: int, fields: Fields) -> bool:
     if unknown:
         raise fields.refusal("indexer_types", f"layers of type {sorted(unknown)[0]!r} are not modelled")
     return layer < len(stated) and stated[layer] == "shared"
+
+
+def shares_index_of_four(layer: int, fields: Fields) -> bool:
+    """Return the same for Hy4, of which each fourth layer after the first has an indexer where none is listed."""
+    return shares_index(layer, fields) if fields.each("indexer_types") else layer > 0 and (layer - 1) % 4 > 0
 
 
 def gemma4_shape(fields: Fields, kind: str) -> Mapping[str, Any]:

@@ -12,6 +12,8 @@ from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
 from simulator.models.hf_layer_rules import LOCAL, listed_layers
 from simulator.models.hf_rules import Derived, LayerKind
 
+SPARSE = "sparse"  # layers that attend to chosen blocks
+
 
 def last_reused(layer: int, fields: Fields) -> bool:
     """Return whether a layer of Gemma reads what an earlier one of its kind cached: the last `num_kv_shared_layers`."""
@@ -43,6 +45,29 @@ def beside(fields: Fields) -> list[dict[str, Any]]:
     streams = fields.maybe("altup_num_inputs")
     paths: list[dict[str, Any]] = [{"kind": "low_rank", "width": rank} for rank in ranks if rank]
     return [*paths, {"kind": "altup", "streams": streams}] if streams else paths
+
+
+def block_sparse_layers(fields: Fields, layers: int) -> list[LayerKind]:
+    """Return the kind of each layer of MiniMax-M3, by the lists of zeros and ones that its config has."""
+    sparse = fields.part("sparse_attention_config").each("sparse_attention_freq") or [0] * layers
+    routed = fields.each("moe_layer_freq") or [1] * layers
+    if len(sparse) != layers or len(routed) != layers:
+        because = f"it and sparse_attention_freq do not name {layers} layers"
+        raise fields.error("moe_layer_freq", because, "Correct them")
+    return [
+        (SPARSE if chooses else "global", "experts" if experts else "dense")
+        for chooses, experts in zip(sparse, routed, strict=True)
+    ]
+
+
+def block_sparse_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
+    """Return the indexer of MiniMax-M3's sparse layers, and the tokens of the blocks that it chooses."""
+    if kind != SPARSE:
+        return {}
+    stated = fields.part("sparse_attention_config")
+    index = {"heads": stated.count("sparse_num_index_heads"), "head_dim": stated.count("sparse_index_dim")}
+    chosen = stated.count("sparse_topk_blocks") * stated.count("sparse_block_size")
+    return {"window": chosen, "indexer": index}
 
 
 def gemma3n(fields: Fields) -> Derived:

@@ -35,6 +35,7 @@ SAME = {  # whose layers a language model has, where that goes by another name; 
     "qwen3_omni_moe_text": "qwen3_moe",
     "video_llama_3": "qwen2",
 }
+OF_WHOLE = {"minimax_m3_vl": "minimax_m3_vl_text"}  # layers of a text part, whatever that calls itself
 # Of these the rest, encoders or tables, is named in no part that is read.
 WITH_MORE = {"llava_llama", "llava_mistral", "llava_qwen", "minicpmo", "molmo", "ovis", "ovis2_5", "phi4_multimodal"}
 WITH_MORE |= {"phi4mm"}
@@ -70,6 +71,6 @@ def text_part(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     if kind in ("minicpmv", "minicpmo"):
         raw["model_type"] = MINICPM.get(str(raw.get("version")), kind)
     else:
-        raw["model_type"] = SAME.get(kind, raw.get("model_type"))
+        raw["model_type"] = OF_WHOLE.get(str(config.get("model_type")), SAME.get(kind, raw.get("model_type")))
     defaults = LEFT_OUT.get(kind, {}) if nested else {}
     return {**defaults, **raw}

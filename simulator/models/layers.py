@@ -3,8 +3,8 @@
 A mixer moves information between tokens (attention, a recurrence), a feed-forward block does not. Both have
 `weights(hidden, layout)`, parameters on one device, and `ops(hidden, layout)`, the ops of one step on one device, with
 `hidden` the model's hidden size. A mixer also has `cache_bytes_per_token(layout)` and `state_bytes(layout)`, the bytes
-per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py or in
-recurrent.py, and its name in a union.
+per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py, in
+compressed.py or in recurrent.py, and its name in a union.
 """
 
 from dataclasses import replace
@@ -13,7 +13,8 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from simulator.errors import ProfileError
-from simulator.models.latent import LatentAttention
+from simulator.models.compressed import CompressedAttention
+from simulator.models.latent import BlockIndexer, LatentAttention
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import (
@@ -49,6 +50,7 @@ class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
     `chunked`: they are those of its own chunk of as many tokens (Llama 4), which is counted as a sliding window is.
+    `indexer`: they are those of blocks that it chooses among all, which are cached (MiniMax-M3).
 
     `gate`: a second projection as wide as the output gates it; `head_gate`: one of a number per head does (transformers
     5.23.0, step3p7, laguna). `shared_kv`: values are the keys before their norm. `v_dim`: width of a value's head where
@@ -77,12 +79,15 @@ class Attention(Strict):
     reuses_cache: bool = False
     window: PositiveInt | None = None
     chunked: bool = False
+    indexer: BlockIndexer | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.heads % self.kv_heads:
             because = f"{self.heads} heads do not share them evenly"
             raise ProfileError(f"kv_heads {self.kv_heads}", because, "Correct one of the two")
+        if self.indexer and not self.window:
+            raise ProfileError("indexer without window", "it chooses that many tokens", "Give window")
         return self
 
     def _local(self, layout: Layout) -> tuple[int, int]:
@@ -101,6 +106,9 @@ class Attention(Strict):
         own = 0 if self.reuses_cache else widths.keys + (0 if self.shared_kv else widths.values)
         return (self.q_lora or widths.queries) + self.gate * widths.output + own
 
+    def _indexed(self, layout: Layout) -> int:
+        return self.indexer.columns(layout) if self.indexer else 0
+
     def weights(self, hidden: int, layout: Layout = SINGLE) -> Weights:
         """Parameters on one device: q, k, v and output projections, biases, norms and attention sinks."""
         widths, heads = self._widths(layout), self._local(layout)[0]
@@ -108,8 +116,10 @@ class Attention(Strict):
         per_head, full = (1 + keys) * self.head_dim, widths.queries + keys * widths.keys
         norm = {"none": 0, "head": per_head, "full": full}[self.qk_norm] + (self.q_lora or 0)
         bias = projected * self.qkv_bias + hidden * self.output_bias
-        matrices = hidden * (projected + widths.output + heads * self.head_gate) + (self.q_lora or 0) * widths.queries
-        return Weights(mixer=matrices, other=norm + bias + heads * self.sinks)
+        before = projected + self._indexed(layout) + widths.output
+        matrices = hidden * (before + heads * self.head_gate) + (self.q_lora or 0) * widths.queries
+        indexed = self.indexer.norm_parameters if self.indexer else 0
+        return Weights(mixer=matrices, other=norm + bias + heads * self.sinks + indexed)
 
     def _read_bytes(self, layout: Layout) -> float:
         """Bytes of one token's keys and values on one device, in whichever layer they are cached."""
@@ -118,7 +128,8 @@ class Attention(Strict):
 
     def cache_bytes_per_token(self, layout: Layout = SINGLE) -> float:
         """KV-cache bytes per token on one device: n_kv (d_k + d_v) numbers; none that another layer caches."""
-        return 0.0 if self.reuses_cache else self._read_bytes(layout)
+        index = self.indexer.cache_bytes_per_token(layout) if self.indexer else 0.0
+        return 0.0 if self.reuses_cache else self._read_bytes(layout) + index
 
     def state_bytes(self, _layout: Layout = SINGLE) -> float:
         """Bytes per sequence whatever its length: none."""
@@ -127,7 +138,7 @@ class Attention(Strict):
     def _before(self, hidden: int, layout: Layout) -> Ops:
         """QKV projection, norms over devices, rotary positions and what the cache is written."""
         widths = self._widths(layout)
-        shape = (hidden, self._projected(widths))
+        shape = (hidden, self._projected(widths) + self._indexed(layout))
         moved = widths.queries + (0 if self.reuses_cache else widths.keys + widths.values)
         up = (linear("query up", (self.q_lora, widths.queries), layout, "mixer"),) if self.q_lora else ()
         return (
@@ -158,6 +169,7 @@ class Attention(Strict):
         )
         return (
             *self._before(hidden, layout),
+            *(self.indexer.ops(layout) if self.indexer else ()),
             replace(decodes, chunk_tokens=(self.window or 0) * self.chunked),
             prompts,
             *((linear("head gate", (hidden, heads[0]), layout, "mixer"),) if self.head_gate else ()),
@@ -331,5 +343,5 @@ class MixtureOfExperts(Strict):
 
 
 Recurrent = GatedDeltaNet | KimiDelta | LightningAttention | ShortConvolution | Mamba | Mamba2
-Mixer = Annotated[Attention | LatentAttention | Recurrent, Field(discriminator="kind")]
+Mixer = Annotated[Attention | LatentAttention | CompressedAttention | Recurrent, Field(discriminator="kind")]
 FeedForward = Annotated[Dense | MixtureOfExperts, Field(discriminator="kind")]

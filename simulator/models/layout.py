@@ -106,8 +106,10 @@ class Layout:
 
     def format_of(self, part: Part) -> str:
         """Return the name of the number format in which a part of the weights is stored."""
-        stored = number_format(self.weight_dtype)
-        return self.weight_dtype if part in COVERED[stored.covers] else stored.rest or self.model_dtype
+        for name in (self.weight_dtype, number_format(self.weight_dtype).rest):
+            if name and part in COVERED[number_format(name).covers]:
+                return name
+        return self.model_dtype
 
     def weight_bytes(self, weights: Weights) -> float:
         """Return the bytes of a layer's weights on one device."""

@@ -6,20 +6,20 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
 from simulator.models.latent import LatentAttention
-from simulator.models.layers import Attention, Mixer, MixtureOfExperts
+from simulator.models.layers import Attention, Mixer, MixtureOfExperts, Recurrent
 from simulator.models.layout import Layout, Weights
 from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Op
 from simulator.models.refused import refuse_known
-from simulator.models.side_paths import LayerInputs
+from simulator.models.side_paths import HyperConnections, LayerInputs
 from simulator.models.vision import VisionEncoder
 from simulator.profile import Number, Profile, find, joined, organisations
 
@@ -41,6 +41,7 @@ class Model(Profile):
     tied_embeddings: bool = False
     learned_positions: Annotated[int, Field(ge=0)] = 0
     layer_inputs: LayerInputs | None = None
+    hyper_connections: HyperConnections | None = None
     embedding_norm: bool = False
     norm_bias: bool = False
     norm_weights: bool = True
@@ -96,6 +97,11 @@ class Model(Profile):
         return self.hidden * (self.norm_weights + self.norm_bias)
 
     @property
+    def _parts(self) -> int:
+        """Mixers and feed-forward blocks of all layers, each of which hyper-connections surround."""
+        return sum(times * sum(part is not None for part in (block.mixer, block.ffn)) for block, times in self._blocks)
+
+    @property
     def _blocks(self) -> list[tuple[Block, int]]:
         return [(self.blocks[name], times) for name, times in Counter(self.layer_names).items()]
 
@@ -127,8 +133,9 @@ class Model(Profile):
 
     @property
     def recurrent_layers(self) -> int:
-        """Layers with a state of constant size per sequence."""
-        return sum(times for block, times in self._blocks if block.mixer and block.mixer.state_bytes())
+        """Layers with a state of constant size per sequence that sums up all tokens before."""
+        recurrent = get_args(Recurrent)
+        return sum(times for block, times in self._blocks if isinstance(block.mixer, recurrent))
 
     def weights(self, layout: Layout = SINGLE) -> Weights:
         """Parameters on the device that holds most: its share of the layers, the embeddings and the output head.
@@ -138,11 +145,13 @@ class Model(Profile):
         """
         norm = self.norm_parameters
         layers = sum((block.weights(self.hidden, norm, layout) * times for block, times in self._blocks), Weights())
+        streams = self.hyper_connections
+        layers += Weights(other=self._parts * streams.parameters(self.hidden) if streams else 0)
         embeddings = (self._vocab_share(layout) + self.learned_positions) * self.hidden
         ends = [Weights(other=embeddings + self.embedding_norm * norm)]
         ends[0] += self.layer_inputs.weights(self.hidden, layout) if self.layer_inputs else Weights()
         head = self._vocab_share(layout) * (0 if self.tied_embeddings else self.hidden) + self.vocab * self.head_bias
-        ends.append(Weights(other=head + norm))
+        ends.append(Weights(other=head + norm + (streams.last_parameters(self.hidden) if streams else 0)))
         if layout.pp == 1:
             return layers + ends[0] + ends[1]
         share = Weights(*(-(-each // layout.pp) for each in layers.counts))
@@ -205,7 +214,7 @@ class Model(Profile):
         ) / (layout.pp * layout.dp)
 
     def state_bytes(self, layout: Layout = SINGLE) -> float:
-        """Bytes of the recurrent states of one sequence, of any length, on one device.
+        """Bytes of the states of one sequence, of any length, on one device: recurrent ones, or its last tokens.
 
         48 layers of 48 heads with 128 x 128 numbers in fp32, and 3 x 10,240 inputs of a convolution in bf16
         (Qwen3.5-27B's config.json):
@@ -230,7 +239,9 @@ class Model(Profile):
         )
         embedding = elementwise("embedding and final norm", (1 + NORM_TRAFFIC) * self.hidden, layout)
         inputs = self.layer_inputs.ops(self.hidden, layout) if self.layer_inputs else ()
-        return layout.of_one_rank((embedding, *inputs, *blocks, head, *self._exchanges(layout)))
+        streams = self.hyper_connections.ops(self.hidden, layout) if self.hyper_connections else ()
+        mixing = (replace(op, repeats=self._parts) for op in streams)
+        return layout.of_one_rank((embedding, *inputs, *blocks, *mixing, head, *self._exchanges(layout)))
 
     def _exchanges(self, layout: Layout) -> Ops:
         """Return the communication outside the blocks: embeddings, logits, activations between pipeline stages."""
@@ -258,7 +269,7 @@ def _caches(mixer: Mixer) -> bool:
 
 def _held(mixer: Mixer) -> int | None:
     """Return the most tokens that a layer caches, None for all; a layer whose indexer chooses tokens caches all."""
-    return mixer.window if isinstance(mixer, Attention) else None
+    return mixer.window if isinstance(mixer, Attention) and not mixer.indexer else None
 
 
 TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")

@@ -207,7 +207,7 @@ def number_format(name: str) -> NumberFormat:
     """
     if name.startswith(KEPT_EXPERTS):
         rest = name.removeprefix(KEPT_EXPERTS)
-        files: tuple[Files, ...] = ("mlx",) if "mlx" in number_format(rest).files else ("gguf",)
+        files = number_format(rest).files or FORMATS["mxfp4"].files
         return replace(FORMATS["mxfp4"], rest=rest, files=files)
     if found := re.fullmatch(r"mlx-q(\d)(?:-g(\d+))?", name):
         return _affine(name, int(found[1]), int(found[2] or MLX_GROUP))

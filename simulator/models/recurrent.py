@@ -105,10 +105,10 @@ class GatedDeltaNet(_Recurrent):
 class KimiDelta(_Recurrent):
     """Kimi Delta Attention (KDA): gated DeltaNet whose state decays per channel of the keys, not per head.
 
-    Keys and values have `head_dim` d channels per head; decay and output gate are projections of rank d, or the gate is
-    one of full rank (`full_gate`, Kimi K3). Per token and head 6 d^2 FLOPs, in chunks of C tokens 6 d^2 + 10 C d, as
-    gated DeltaNet. Source: Kimi Linear, arXiv:2510.26692,
-    section 3; weights as in transformers 5.23.0 (kimi_linear), fp32 state as in vLLM 0.33 (`kda_state_dtype`).
+    Keys and values have `head_dim` d channels per head; decay and output gate are projections of rank d, or of full
+    rank (`full_gate`, Kimi K3; `full_decay`, too, Ling 3). Per token and head 6 d^2 FLOPs, in chunks of C tokens 6 d^2
+    + 10 C d, as gated DeltaNet. Source: Kimi Linear, arXiv:2510.26692, section 3; weights as in transformers 5.23.0
+    (kimi_linear), fp32 state as in vLLM 0.33 (`kda_state_dtype`).
     """
 
     kind: Literal["kimi_delta"]
@@ -116,17 +116,21 @@ class KimiDelta(_Recurrent):
     head_dim: PositiveInt
     state_dtype: Literal["model", "fp32"] = "fp32"
     full_gate: bool = False
+    full_decay: bool = False
 
     def _projections(self, hidden: int, layout: Layout) -> dict[str, tuple[int, int]]:
         """Return the shapes (inputs, outputs) of its GEMMs; the down-projections are whole on every device."""
         heads = layout.share(self.heads, "KDA heads")
         width = heads * self.head_dim
-        narrow = {"gate down": (hidden, self.head_dim), "gate up": (self.head_dim, width)}
+
+        def of_rank(name: str, full: bool) -> dict[str, tuple[int, int]]:
+            narrow = {f"{name} down": (hidden, self.head_dim), f"{name} up": (self.head_dim, width)}
+            return {name: (hidden, width)} if full else narrow
+
         return {
             "qkv projection": (hidden, 3 * width),
-            "decay down": (hidden, self.head_dim),
-            "decay up": (self.head_dim, width),
-            **({"gate": (hidden, width)} if self.full_gate else narrow),
+            **of_rank("decay", self.full_decay),
+            **of_rank("gate", self.full_gate),
             "write strength": (hidden, heads),
             "output projection": (width, hidden),
         }

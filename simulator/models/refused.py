@@ -37,9 +37,11 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
     r"hymba\b.*": ("its layers mix attention and Mamba head by head, which is not modelled", LAYERS),
     r"vibevoice\b.*": ("it turns text into speech", OTHERS),
     r"phi-3-small\b.*": ("its block-sparse attention is not modelled", LAYERS),
-    r"deepseek-v4\b.*": ("its compressed attention is not modelled", LAYERS),
-    r"minimax-m3\b.*": ("its block-sparse attention is not modelled", LAYERS),
-    r"glm-5\.3-flash\b.*": ("its pooled index and hyper-connections are not modelled", LAYERS),
+    r"deepseek-v4\.1\b.*": ("its layers share compressed rows and look up n-grams, which is not modelled", LAYERS),
+    r"(qwen3\.8-flash-next|qwen4-exp)\b.*": ("its gated residuals and embeddings of n-grams are not modelled", LAYERS),
+    r"longcat-2\.0\b.*": ("its sparse attention and embeddings of n-grams are not modelled", LAYERS),
+    r"inkling\b.*": ("its attention to relative positions, beside short convolutions, is not modelled", LAYERS),
+    r"mistral-large-4\b.*": ("its layers that share a latent cache are not modelled", LAYERS),
     r"bitnet\b.*": ("weights of 1.58 bits are no number format that is modelled", LAYERS),
 }
 PATTERNS = {re.compile(pattern): said for pattern, said in REFUSED.items()}

@@ -105,3 +105,42 @@ class LayerInputs(Strict):
             elementwise("layers' embeddings", 4 * columns, layout),
             *streams,
         )
+
+
+class HyperConnections(Strict):
+    """Residual `streams` of the hidden size: each part of a layer reads a mixture of them, and all take its output.
+
+    Before a part, one projection of all streams gives the mixture and a matrix that mixes the streams among themselves
+    (n + n + n^2 numbers of n streams; `independent` ones have no matrix: Hy4). The output head reads a mixture, too, or
+    their `mean` (GLM-5.3-Flash). Every device computes all. Source: mHC (arXiv:2512.24880) as implemented in
+    transformers 5.24.0 (deepseek_v4, hy_v4, glm5_next); kernels as vLLM has them: projection, mixture, and one of both
+    sums after the part.
+
+    >>> HyperConnections(streams=4).parameters(4096) == 24 * 4 * 4096 + 24 + 3
+    True
+    """
+
+    streams: PositiveInt
+    independent: bool = False
+    mean: bool = False
+
+    @property
+    def _columns(self) -> int:
+        return 2 * self.streams + (0 if self.independent else self.streams**2)
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of one part of a layer: the projection, a bias for each output, a scale for each kind of these."""
+        return self._columns * (self.streams * hidden + 1) + (2 if self.independent else 3)
+
+    def last_parameters(self, hidden: int) -> int:
+        """Parameters of the mixture that the output head reads: its projection, biases, a scale."""
+        return 0 if self.mean else self.streams * (self.streams * hidden + 1) + 1
+
+    def ops(self, hidden: int, layout: Layout) -> Ops:
+        """Ops of one part of a layer; a norm that is fused with an addition is counted apart, so two sums less here."""
+        wide = self.streams * hidden
+        return (
+            linear("mixing of streams", (wide, self._columns), layout, "other"),
+            elementwise("mixture of streams", wide + hidden, layout),
+            elementwise("sums of streams", 2 * wide - hidden, layout),
+        )

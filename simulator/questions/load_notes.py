@@ -37,7 +37,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
 def _computed_anew(scenario: Scenario) -> list[str]:
     """Say where prompts share tokens that no prefix cache holds (sent.sent)."""
     model, workload = scenario.deployment.model, scenario.workload
-    if (workload.shared is None and workload.repeated is None) or not model.state_bytes():
+    if (workload.shared is None and workload.repeated is None) or not model.recurrent_layers:
         return []
     return [f"Shared tokens are computed for each prompt: no cache of {model.id}'s recurrent states is modelled."]
 

@@ -259,7 +259,8 @@ class Rates:
 
     def _fused_attention(self, op: Op, counts: Counts) -> Cost:
         compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
-        flops = counts.dot(op.flops) + max(op.flops) * counts.prefill_tokens * half_tokens / 2
+        of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
+        flops = counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
         padding = 1.0 if self.light else self.kernels.head_padding(op, self.hardware)
         compute_s = padding * flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s

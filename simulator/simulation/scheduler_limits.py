@@ -119,7 +119,7 @@ def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
         return 0
     if POLICIES[engine.policy] in (STATIC, UNCACHED):
         return 0
-    states = plan.state_bytes or plan.groups.recurrent
+    states = plan.deployment.model.recurrent_layers
     if states or not plan.groups.full:
         given = f"{plan.deployment.model.id} with prefix caching"
         lost = "recurrent states at the end" if states else "windowed blocks"

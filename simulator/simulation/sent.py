@@ -20,7 +20,7 @@ def sent(workload: Workload, deployment: Deployment) -> Workload:
     The seed and the number of requests stay.
     """
     reaching = _drifting(workload, deployment)
-    if not deployment.engine.prefix_caching or deployment.model.state_bytes():
+    if not deployment.engine.prefix_caching or deployment.model.recurrent_layers:
         return reaching
     return _sharing(_repeating(reaching, deployment), deployment)
 

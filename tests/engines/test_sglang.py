@@ -105,6 +105,13 @@ def test_sparse_attention_of_prompts_computes_whole_tiles_of_heads(engine: str, 
         assert set(pads.values()) == {1.0}
 
 
+def test_attention_to_compressed_tokens_has_the_pad_of_sparse_attention():
+    layout = default_layout(load_model("deepseek-v4-flash"), tp=4)
+    found = deploy("deepseek-v4-flash", "h200-sxm", "sglang", layout)
+    pads = [found.kernels.head_padding(op, found.hardware) for op in found.ops if op.name == "prefill attention"]
+    assert pads == [64 / 16] * 4  # of every kind of layer
+
+
 def test_a_pad_of_heads_takes_the_time_of_heads():
     layout = default_layout(load_model("deepseek-v3.2"), tp=8, dtypes=("fp8-block", ""))
     found = deploy("deepseek-v3.2", "b200-sxm", "sglang-0.5", layout)

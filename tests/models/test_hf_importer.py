@@ -445,6 +445,9 @@ def test_quantization_of_mlx_becomes_a_weight_format() -> None:
 
 
 REFUSED: list[tuple[Config, str]] = [
+    ({"hc_mult": 4}, "hyper-connections"),
+    ({"sparse_attention_config": {"sparse_topk_blocks": 16}}, "block-sparse"),
+    ({"compress_ratios": [0, 4]}, "compressed tokens"),
     ({"attention_chunk_size": 8192}, "chunked attention"),
     ({"index_topk": 2048}, "indexer"),
     ({"full_attention_interval": 4}, "linear attention"),
@@ -459,7 +462,7 @@ REFUSED: list[tuple[Config, str]] = [
     ),
     ({"model_type": "hunyuan_v1_moe", "moe_topk": [8, 4]}, "moe_topk"),
     ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
-    ({"model_type": "deepseek_v4"}, "'deepseek_v4'"),
+    ({"model_type": "deepseek_v41"}, "'deepseek_v41'"),
     ({"model_type": "rwkv"}, "'rwkv'"),
     ({"model_type": "mamba", "use_bias": True}, "use_bias"),
     ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm"),
@@ -479,6 +482,7 @@ REFUSED: list[tuple[Config, str]] = [
 REFUSED_FORMATS: list[tuple[Config, str]] = [
     ({"quant_method": "hqq", "bits": 4}, "quant_method"),
     ({"quant_method": "bitsandbytes", "load_in_4bit": True, "llm_int8_skip_modules": ["model.layers.1.mlp"]}, "1.mlp"),
+    ({"quant_method": "fp8", "weight_block_size": [128, 128], "expert_dtype": "fp6"}, "expert_dtype"),
     ({"quant_method": "gptq", "bits": 4, "group_size": 64}, "group_size"),
     ({"quant_method": "gptq", "bits": 4, "group_size": [128]}, "group_size"),
     ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "group_size"),
@@ -508,6 +512,9 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
     ("name", "patch"),
     [
         ("glm-5", {"indexer_types": ["full", "pooled"] * 39}),
+        ("deepseek-v4-flash", {"compress_ratios": [0, 0, *[2] * 41]}),
+        ("deepseek-v4-flash", {"layer_types": ["full_attention"] * 43}),
+        ("deepseek-v4-flash", {"mlp_layer_types": ["dense"] * 43}),
         ("laguna-xs.2", {"num_attention_heads_per_layer": [48, 64, 64, 96] * 10}),
         ("ernie-4.5-21b-a3b", {"moe_layer_end_index": 20}),
         ("lfm2-1.2b", {"block_ffn_dim_multiplier": 1.5}),
@@ -516,6 +523,51 @@ def test_what_is_not_modelled_is_refused_by_name(patch: Config, named: str) -> N
 def test_what_hybrids_have_in_a_form_that_is_not_modelled(name: str, patch: Config) -> None:
     with pytest.raises(NotModelledError, match=next(iter(patch))):
         imported(SHIPPED[name] | patch)
+
+
+def test_the_text_part_of_minimax_m3_is_its_own_whatever_it_calls_itself() -> None:
+    text = SHIPPED["minimax-m3"] | {"model_type": "minimax_m2"}
+    whole = {"model_type": "minimax_m3_vl", "text_config": text, "vision_config": {"model_type": "clip"}}
+    assert structure(imported(whole)) == structure(imported(SHIPPED["minimax-m3"]))
+    with pytest.raises(ProfileError, match="moe_layer_freq"):
+        imported(SHIPPED["minimax-m3"] | {"moe_layer_freq": [0, 1]})
+
+
+def test_layers_of_hy4_share_indexes_as_listed_or_by_fours() -> None:
+    hy4 = SHIPPED["hy4-preview"]
+    listed = ["full", "full", *["shared", "shared", "shared", "full"] * 19]
+    assert structure(imported(hy4 | {"indexer_types": listed})) == structure(imported(hy4))
+    every = imported(hy4 | {"indexer_types": ["full"] * 78})
+    assert not any(block.mixer.indexer.shared for block in every.blocks.values())
+
+
+def test_linear_attention_of_glm_5_3_flash_is_stated_as_kimi_states_it_too() -> None:
+    flash = {key: value for key, value in SHIPPED["glm-5.3-flash"].items() if not key.startswith("linear_")}
+    stated = {"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
+    assert structure(imported(flash | {"linear_attn_config": stated})) == structure(imported(SHIPPED["glm-5.3-flash"]))
+
+
+def test_layers_of_ling_3_beyond_its_groups_have_full_attention() -> None:
+    model = imported(SHIPPED["ling-3.0-tiny"] | {"num_hidden_layers": 22})
+    assert [name for name in model.layer_names if name.startswith("global")] == ["global-experts"] * 7
+    assert model.layer_names[19:] == ("global-experts",) * 3
+
+
+def test_layers_of_deepseek_v4_by_name_are_those_by_ratio() -> None:
+    flash = SHIPPED["deepseek-v4-flash"]
+    kinds = ["compressed_sparse_attention", "heavily_compressed_attention"]
+    named = {
+        "layer_types": ["sliding_attention"] * 2 + kinds * 20 + kinds[:1],
+        "mlp_layer_types": ["hash_moe"] * 3 + ["moe"] * 40,
+        "compress_rates": dict(zip(kinds, (4, 128), strict=True)),
+        "expert_dtype": None,
+        "quantization_config": flash["quantization_config"] | {"expert_dtype": "fp4"},
+    }
+    left_out = ("compress_ratios", "num_hash_layers")
+    stated = {key: value for key, value in flash.items() if key not in left_out}
+    assert structure(imported(stated | named)) == structure(imported(flash))
+    with pytest.raises(ProfileError, match="compress_ratios"):
+        imported(flash | {"compress_ratios": [0, 4, 128]})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.deployment.layouts import default_layout
 from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.models.compressed import CompressedAttention
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.layout import PARTS, Layout, Weights
@@ -52,6 +53,11 @@ FIRST_LIBRARY = [
         ("nemotron-3-super-120b-a12b", 120_668_707_840, 8 * 2 * 2 * 128 * 2),
         ("kimi-linear-48b-a3b", 49_122_681_728, 7 * 576 * 2),
         ("kimi-k3", 2_779_482_798_688, 24 * 576 * 2),
+        ("deepseek-v4-flash", 284_332_240_471, 21 * (584 + 132) / 4 + 20 * 584 / 128),
+        ("deepseek-v4-pro", 1_572_997_201_763, 30 * (584 + 132) / 4 + 31 * 584 / 128),
+        ("ling-3.0-flash", 124_414_211_552, 7 * 576 * 2),
+        ("command-a-plus", 218_254_938_112, 32 * 2 * 8 * 128 * 2),
+        ("minimax-m3", 426_174_572_928, 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2),
         ("glm-5.2", 743_377_019_904, 78 * 576 * 2 + 21 * 132),
         ("step-3.5-flash", 196_956_130_368, 45 * 2 * 8 * 128 * 2),
         ("lfm2-8b-a1b", 8_339_930_560, 6 * 2 * 8 * 64 * 2),
@@ -84,6 +90,16 @@ def test_anchors(name: str, parameters: int, cache_bytes_per_token: int) -> None
         ("jamba-large", 398, 94),
         ("nemotron-4-340b", 341, 341),
         ("longcat-flash", 560, 27),
+        ("deepseek-v4-flash", 284, 13),
+        ("minimax-m3", 428, 23),
+        ("hy4-preview", 770, 49),
+        ("glm-5.3-flash", 320, 18),
+        ("ling-3.0-flash", 124, 5.1),
+        ("ling-3.0-tiny", 7.9, 1.3),
+        ("command-a-plus", 218, 25),
+        ("qwen3.8-2.4t-a95b", 2400, 95),
+        ("k-exaone-2.0-750b-a37b", 750, 37),
+        ("deepseek-v4-pro", 1600, 49),
         ("step-3", 316, 38),
         ("hunyuan-large", 389, 52),
         ("mimo-v2-flash", 309, 15),
@@ -442,7 +458,9 @@ def test_tensor_parallelism_splits_evenly_what_is_not_replicated(model: Model, t
     assert tp * one_device.experts == everything.experts
     mixers = [block.mixer for block in model.blocks.values() if block.mixer]
     latents = [block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts)]
-    even = all(isinstance(each, Attention) and each.kv_heads >= tp and not each.q_lora for each in mixers)
+    even = all(
+        isinstance(each, Attention) and each.kv_heads >= tp and not each.q_lora and not each.indexer for each in mixers
+    )
     whole = any(block.beside for block in model.blocks.values()) or model.layer_inputs
     if even and not whole and not any(each.latent for each in latents):
         assert tp * one_device.mixer == everything.mixer
@@ -460,12 +478,16 @@ def test_cache_is_split_by_heads_replicated_beyond_them_and_never_split_for_mla(
     for name in model.layer_names:
         mixer = model.blocks[name].mixer
         if isinstance(mixer, LatentAttention):
-            index = mixer.indexer.head_dim + 4 if mixer.indexer and not mixer.indexer.shared else 0
+            own = mixer.indexer and not mixer.indexer.shared
+            index = (mixer.indexer.head_dim + 4) / mixer.indexer.pool if own else 0
             expected += (2 * (mixer.kv_lora + mixer.rope_dim) + index) * tokens
         elif isinstance(mixer, Attention) and not mixer.reuses_cache:
-            held = min(tokens, mixer.window) if mixer.window else tokens
+            held = min(tokens, mixer.window) if mixer.window and not mixer.indexer else tokens
+            expected += 2 * mixer.indexer.head_dim * tokens if mixer.indexer else 0
             both = mixer.head_dim + (mixer.v_dim or mixer.head_dim)
             expected += 2 * max(1, mixer.kv_heads // tp) * both * held
+        elif isinstance(mixer, CompressedAttention) and mixer.ratio:
+            expected += (mixer.row_bytes + (132 if mixer.indexer else 0)) * tokens / mixer.ratio
     assert model.cache_bytes(tokens, layout) == expected
 
 
@@ -521,6 +543,13 @@ def total(ops: tuple[Op, ...], part: str) -> Counts:
     return Counts(*(sum(op.repeats * getattr(op, part)[field] for op in ops) for field in range(len(Counts()))))
 
 
+def made_of_rows(mixer: CompressedAttention) -> int:
+    """Return the columns of what makes rows and keys of an index: two projections, twice as wide where rows overlap."""
+    if not mixer.indexer:
+        return 2 * mixer.head_dim if mixer.ratio else 0
+    return 4 * (mixer.head_dim + mixer.indexer.head_dim) + mixer.indexer.heads
+
+
 @given(ANY_MODEL, DEGREES, st.booleans(), st.sampled_from(list(FORMATS)))
 def test_work_reads_exactly_the_matrices_that_memory_holds(
     model: Model, tp: int, whole_experts: bool, weight_dtype: str
@@ -532,6 +561,10 @@ def test_work_reads_exactly_the_matrices_that_memory_holds(
     routed = sum(each.experts + each.zero_experts + each.shared_gate for each in mixtures)
     deltas = [block.mixer for block in (model.blocks[name] for name in model.layer_names)]
     routed += sum(2 * each.value_heads // tp for each in deltas if isinstance(each, GatedDeltaNet))
+    routed += sum(made_of_rows(each) for each in deltas if isinstance(each, CompressedAttention))
+    if mixing := model.hyper_connections:  # one matrix of all streams around each of two parts of a layer
+        streams = mixing.streams
+        routed += 2 * len(deltas) * streams * (2 * streams + (0 if mixing.independent else streams**2))
     heads = -(-model.vocab // tp) * model.hidden
     matrices = replace(weights, other=0)
     expected = layout.weight_bytes(matrices) + (routed * model.hidden + heads) * FORMATS[vectors].size_bytes
@@ -568,7 +601,7 @@ def test_cache_reads_by_hand() -> None:
 @for_each("name", SHIPPED)
 def test_a_token_costs_two_flops_per_weight_that_it_meets(name: str) -> None:
     model = load_model(name)
-    flops = total(tuple(op for op in model.ops() if op.name != "state update"), "flops")
+    flops = total(tuple(op for op in model.ops() if op.rate != "decode_attention"), "flops")
     lookup = ((0 if model.tied_embeddings else model.vocab) + model.learned_positions) * model.hidden
     lookup += model.layer_inputs.vocab * model.layer_inputs.row if model.layer_inputs else 0
     # Mamba has a decay of every channel and state and a convolution of every channel, which no GEMM multiplies.

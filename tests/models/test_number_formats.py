@@ -14,7 +14,7 @@ from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.hf_importer import model_from_config
-from simulator.models.layout import Layout
+from simulator.models.layout import PARTS, Layout
 from simulator.models.model import checkpoint, load_model
 from simulator.models.number_formats import FORMATS, cache_format, ending, named_format, number_format
 from simulator.profile import find
@@ -211,6 +211,16 @@ def test_gpt_oss_as_f16_is_as_large_as_its_file() -> None:
     model = load_model("gpt-oss-20b")
     layout = Layout(weight_dtype="mxfp4+gguf_f16")
     assert layout.weight_bytes(model.weights(layout)) == pytest.approx(13.8e9, rel=0.02)
+
+
+def test_experts_in_mxfp4_leave_all_else_to_blocks_of_fp8() -> None:
+    layout = Layout(weight_dtype=named_format("mxfp4+fp8-block"))
+    formats = {part: layout.format_of(part) for part in PARTS}
+    linear = dict.fromkeys(("mixer", "output", "linear"), "fp8-block")
+    assert formats == linear | {"experts": "mxfp4+fp8-block", "other": "bf16"}
+    assert number_format("mxfp4+fp8-block").bits == 4.25
+    with pytest.raises(NotModelledError, match="llama"):
+        weight_format("mxfp4+fp8-block", load_model("deepseek-v4-flash"), load_engine("llama.cpp"))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.errors import NotModelledError
+from simulator.models.compressed import CompressedAttention
+from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Op, Sequence, count
@@ -183,7 +186,127 @@ def test_sparse_attention_pays_beyond_what_it_chooses() -> None:
     assert attention_bytes(sparse, 50_000) < attention_bytes(dense, 50_000) / 4
 
 
+def test_attention_to_compressed_tokens_reads_the_last_ones_and_rows() -> None:
+    flash = load_model("deepseek-v4-flash")
+    assert flash.window == 512 * 4  # the tokens of the rows that an index chooses
+    assert flash.attention_layers == (41, 0)  # two cache local tokens alone, which are a state
+    assert flash.recurrent_layers == 0
+    waiting = 4 * (8 * 2 * 2 * (512 + 128) * 21 + 128 * 2 * 512 * 20)  # fp32: rows and their weights, of two rows each
+    assert flash.state_bytes() == 43 * 128 * 584 + waiting
+    counts = count([Sequence(1, 99_999)], flash.window)
+    local, rows, heavy = 43 * 128, 21 * 512, 20 * 100_000 / 128
+    read = sum(op.repeats * op.cache_bytes.dot(counts) for op in flash.ops())
+    assert read == pytest.approx(584 * (local + rows + heavy) + 21 * 132 * 25_000)
+    attention, scores = (
+        sum(op.repeats * op.flops.dot(counts) for op in flash.ops() if op.name == name)
+        for name in ("decode attention", "indexer scores")
+    )
+    assert attention == pytest.approx(4 * 64 * 512 * (local + rows + heavy))
+    assert scores == pytest.approx(21 * 2 * 64 * 128 * 25_000)
+
+
+def test_prompts_attend_to_compressed_tokens() -> None:
+    flash, tokens = load_model("deepseek-v4-flash"), 16_384
+    counts = count([Sequence(tokens, 0)], flash.window)
+    pairs = tokens * (tokens + 1) / 2
+    chosen = (2048 * 2049 / 2 + (tokens - 2048) * 2048) / 4
+    found = sum(op.repeats * op.flops.dot(counts) for op in flash.ops() if op.name == "prefill attention")
+    assert found == pytest.approx(4 * 64 * 512 * (43 * 128 * tokens + 21 * chosen + 20 * pairs / 128))
+
+
+def test_streams_of_hyper_connections_are_mixed_before_and_after_each_part() -> None:
+    flash = load_model("deepseek-v4-flash")
+    plain = flash.model_copy(update={"hyper_connections": None})
+    one = 24 * (4 * 4096 + 1) + 3  # 4 + 4 + 4 x 4 numbers of all streams, and three scales
+    assert flash.parameters - plain.parameters == 86 * one + 4 * (4 * 4096 + 1) + 1
+    names = {op.name: op for op in flash.ops()}
+    assert {op.name for op in flash.ops()} - {op.name for op in plain.ops()} == {
+        "mixing of streams",
+        "mixture of streams",
+        "sums of streams",
+    }
+    assert names["mixture of streams"].repeats == 86
+    moved = sum(names[f"{each} of streams"].activation_bytes.tokens for each in ("mixture", "sums"))
+    assert moved == 2 * 3 * 4 * 4096  # without the two sums that the norms are charged for
+
+
+def test_streams_of_hy4_are_not_mixed_among_themselves() -> None:
+    hy4 = load_model("hy4-preview")
+    plain = hy4.model_copy(update={"hyper_connections": None})
+    assert hy4.parameters - plain.parameters == 156 * (8 * (4 * 6144 + 1) + 2) + 4 * (4 * 6144 + 1) + 1
+    assert named(hy4.ops(), "mixing of streams").columns == 8
+    shared = [hy4.blocks[name].mixer.indexer.shared for name in hy4.layer_names]
+    assert [layer for layer, each in enumerate(shared) if not each] == [0, *range(1, 78, 4)]
+
+
+def test_a_key_of_a_pooled_index_stands_for_four_tokens() -> None:
+    model, counts = load_model("glm-5.3-flash"), count([Sequence(1, 99_999)], 2048)
+    mixer = model.blocks["global-experts"].mixer
+    alone = mixer.model_copy(update={"indexer": mixer.indexer.model_copy(update={"pool": 1})})
+    assert mixer.cache_bytes_per_token() == 512 * 2 + 132 / 4
+    assert mixer.weights(4096).total - alone.weights(4096).total == 4096 * 128 + 4 * 128
+    scores = [named(each.ops(4096, Layout()), "indexer scores") for each in (mixer, alone)]
+    pooled, whole = (op.flops.dot(counts) for op in scores)
+    assert whole == 4 * pooled == 2 * 32 * 128 * 100_000
+    assert model.parameters - model.model_copy(update={"hyper_connections": None}).parameters == 90 * (24 * 16385 + 3)
+
+
+def test_devices_share_heads_and_groups_of_outputs_not_rows() -> None:
+    flash = load_model("deepseek-v4-flash")
+    four = default_layout(flash, tp=4)
+    assert flash.cache_bytes(1000, four) == flash.cache_bytes(1000)
+    mixer = flash.blocks["sparse-experts"].mixer
+    whole, share = mixer.weights(4096), mixer.weights(4096, four)
+    assert whole.output == 4 * share.output == 64 * 512 * 1024 + 8 * 1024 * 4096
+    assert whole.mixer - share.mixer == 0.75 * 1024 * 64 * 512
+    assert share.other == whole.other - 48  # sinks
+    with pytest.raises(NotModelledError, match="groups of outputs"):
+        flash.weights(Layout(tp=16))
+
+
+def test_blocks_that_an_index_chooses_are_read_and_all_are_cached() -> None:
+    model, counts = load_model("minimax-m3"), count([Sequence(1, 99_999)], 2048)
+    assert model.window == 16 * 128
+    assert model.attention_layers == (60, 0)
+    layouts = Layout(), Layout(tp=8), Layout(tp=4, cache_dtype="fp8")  # four KV heads, one of them on each of eight
+    for layout, heads, size in zip(layouts, (4, 1, 1), (2, 2, 1), strict=True):
+        read = sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops(layout))
+        token = 2 * heads * 128 * size
+        assert read == 100_000 * (3 * token + 57 * 128 * size) + 57 * 2048 * token
+        scores = named(model.ops(layout), "indexer scores")
+        assert scores.flops.decode_reads == 2 * heads * 128
+        assert model.cache_bytes(5000, layout) == 5000 * (60 * token + 57 * 128 * size)
+    with pytest.raises(ValidationError, match="indexer without window"):
+        Attention(heads=8, kv_heads=4, head_dim=128, indexer={"heads": 4, "head_dim": 128})
+
+
+def test_decay_and_gates_of_ling_3_have_full_rank() -> None:
+    tiny, hidden, width = load_model("ling-3.0-tiny"), 1536, 16 * 128
+    linear, latent = (tiny.blocks[name].mixer for name in ("linear-experts", "global-experts"))
+    assert linear.weights(hidden).mixer == hidden * (6 * width + 16)  # q, k, v, decay, gate, output; write strengths
+    without = latent.model_copy(update={"head_gate": False})
+    assert latent.weights(hidden).mixer - without.weights(hidden).mixer == hidden * 16
+    assert {"head gate", "gate"} <= {op.name for op in latent.ops(hidden, Layout())}
+    assert not {"head gate", "gate"} & {op.name for op in without.ops(hidden, Layout())}
+
+
+def test_what_compressed_attention_cannot_be() -> None:
+    shape = {"heads": 64, "q_lora": 1024, "head_dim": 512, "rope_dim": 64, "output_groups": 8, "output_lora": 1024}
+    index = {"heads": 64, "head_dim": 128, "chosen": 512}
+    with pytest.raises(ValidationError, match="indexer without ratio"):
+        CompressedAttention(kind="compressed", local=128, indexer=index, **shape)
+    with pytest.raises(ValidationError, match="shared indexer"):
+        CompressedAttention(kind="compressed", local=128, ratio=4, indexer=index | {"shared": True}, **shape)
+
+
 # ------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_last_tokens_are_kept_for_each_sequence() -> None:
+    flash = load_model("deepseek-v4-flash")
+    plan = memory_plan(deploy(flash.id, "b200-sxm", "vllm", default_layout(flash, tp=4)))
+    assert plan.state_bytes == flash.state_bytes()
+    assert plan.state_slots == plan.max_num_seqs
 
 
 def test_states_take_their_share_of_the_memory() -> None:
@@ -210,6 +333,14 @@ def test_prefix_caching_over_states_or_windows_alone_is_refused_by_name(model) -
         limits(caching, requests)
     off = replace(caching, engine=caching.engine.model_copy(update={"prefix_caching": False}))
     assert limits(off, requests).prefix_block_tokens == 0
+
+
+def test_a_prefix_of_compressed_tokens_is_cached() -> None:
+    lengths = np.array([64, 64])
+    requests = Requests(np.array([0.0, 1.0]), lengths, lengths, prefixes=Prefixes.of([[1], [1]]))
+    flash = load_model("deepseek-v4-flash")
+    found = deploy(flash.id, "b200-sxm", "vllm", default_layout(flash, tp=4))
+    assert limits(found, requests).prefix_block_tokens == memory_plan(found).block_size
 
 
 def test_models_without_states_run_as_many_as_set() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulator.models.blocks import Block
+from simulator.models.compressed import CompressedAttention
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Dense, MixtureOfExperts
 from simulator.models.model import Model
@@ -46,11 +47,12 @@ def block_in_words(block: Block) -> str:
 
 
 def _attention(mixer: Attention) -> str:
-    kind = "sliding-window attention" if mixer.window else "attention"
+    kind = "sliding-window attention" if mixer.window and not mixer.indexer else "attention"
     heads = f"{mixer.heads} heads, {mixer.kv_heads} key-value heads of {mixer.head_dim}"
     if mixer.kv_heads == mixer.heads:
         heads = f"{mixer.heads} heads of {mixer.head_dim}, each with keys and values of its own"
-    more = [f"window of {mixer.window:,} tokens"] if mixer.window else []
+    seen = "blocks that an indexer chooses" if mixer.indexer else "window"
+    more = [f"{seen} of {mixer.window:,} tokens"] if mixer.window else []
     more += [f"values of {mixer.v_dim}"] if mixer.v_dim else []
     more += [f"queries from a vector of {mixer.q_lora:,}"] if mixer.q_lora else []
     more += ["the cache of an earlier layer"] if mixer.reuses_cache else []
@@ -67,6 +69,13 @@ def _latent(mixer: LatentAttention) -> str:
     return f"latent attention (MLA) of {mixer.heads} heads, {cached}{index}"
 
 
+def _compressed(mixer: CompressedAttention) -> str:
+    rows = f", rows of {mixer.ratio} older tokens each" if mixer.ratio else ""
+    index = f", {mixer.indexer.chosen:,} of them that an indexer chooses" if mixer.indexer else ""
+    last = f"vectors of {mixer.head_dim}: the last {mixer.local} tokens"
+    return f"attention of {mixer.heads} heads to {last}{rows}{index}"
+
+
 def _dense(ffn: Dense) -> str:
     return f"dense feed-forward of {ffn.intermediate:,}" + (", gated" if ffn.gated else "")
 
@@ -80,6 +89,7 @@ def _experts(ffn: MixtureOfExperts) -> str:
 WORDS: Mapping[type, Callable[[Any], str]] = {
     Attention: _attention,
     LatentAttention: _latent,
+    CompressedAttention: _compressed,
     Dense: _dense,
     MixtureOfExperts: _experts,
     GatedDeltaNet: lambda mixer: (
