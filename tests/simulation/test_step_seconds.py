@@ -16,7 +16,6 @@ LIMITS = SchedulerLimits(
     block_size=1,
     admit_full_prompt=False,
     draft_tokens=1,
-    graph_tokens=8,
 )
 TABLE = StepTable(
     token_s=np.arange(65.0) ** 2,
@@ -25,6 +24,7 @@ TABLE = StepTable(
     draft_s=np.array([0.0, 0.5, 0.7]),
     loaded_s=1e-6,
     gaps_s=1000.0,
+    graph_tokens=8,
 )
 
 
