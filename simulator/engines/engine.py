@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from simulator.engines.conditions import FormatName
 from simulator.engines.defaults import Default, default_of
 from simulator.engines.graph_capture import GraphCapture
-from simulator.engines.kernel_rules import FormatName
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
@@ -206,7 +206,7 @@ class Engine(Profile):
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
-            if rule.holds(hardware):
+            if rule.covers(hardware):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
