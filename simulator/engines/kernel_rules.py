@@ -1,6 +1,6 @@
 """What was read in an engine's source or in tables of its kernels: which kernels it has, not how fast they are."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -80,6 +80,18 @@ class ExpertKernels(OfFormats):
         """Tell whether experts in a format run in them on a device; `experts`: which, None for any with tuned tiles."""
         own = not self.default_tiles or (experts is not None and not is_tuned(hardware.id, experts, stored))
         return self.holds(hardware, stored) and own
+
+
+class ExpertPadding(OfFormats):
+    """Columns of routed experts that some kernels want multiples of; zeros fill them up.
+
+    `hidden`: of the model; `intermediate`: of an expert on a device. What pads them is held, read and multiplied as the
+    rest is. vLLM pads mxfp4 in Marlin and for TensorRT-LLM's kernels (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0,
+    fused_moe/oracle/mxfp4.py).
+    """
+
+    hidden: Annotated[int, Field(ge=1)]
+    intermediate: Annotated[int, Field(ge=1)]
 
 
 class GemmTiles(OfFormats):
@@ -216,6 +228,7 @@ class KernelRules(Strict):
         " blocks are quantised behind it, others before (fp8_blockscale_gemm_kernel.cuh, fused_moe_cutlass.py; read"
         " 2026-11-22)",
     )
+    expert_padding: tuple[ExpertPadding, ...] = Field((), description="what fills up columns of routed experts")
     expert_kernels: tuple[ExpertKernels, ...] = Field(
         (), description="kernels of routed experts beside the engine's grouped GEMMs"
     )

@@ -112,6 +112,11 @@ class Kernels(OnDevices):
         """
         return next((each for each in self.rules.expert_kernels if each.runs(hardware, stored, experts)), None)
 
+    def padded(self, op: Op, hardware: Hardware) -> Op:
+        """Return an op with the columns that its experts have in these kernels (KernelRules.expert_padding)."""
+        rule = next((each for each in self.rules.expert_padding if each.holds(hardware, op.format)), None)
+        return op.with_padded_experts(rule.hidden, rule.intermediate) if rule else op
+
     def k_loop_s(self, op: Op, hardware: Hardware) -> float:
         """Return the seconds of a tile's loop over K, the inputs of a GEMM; 0 but for routed experts."""
         if op.experts is None or op.format in self.rules.k_loop_except:
