@@ -171,14 +171,14 @@ def _section(rules: list[Rule]) -> list[str]:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return a part of kernels as YAML: `rules`, `fitted`, kernels of experts and tiles are blocks, others a line."""
+    """Return a part of kernels as YAML: `rules`, `fitted`, and what has several entries are blocks, others a line."""
     if value in ({}, []):
         return []
     if name in ("rules", "fitted"):
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _lines(key, each))]
     if name == "asked_experts":
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _block(key, each))]
-    if name in ("expert_kernels", "gemm_tiles", "dense_marlin"):
+    if name in ("expert_padding", "expert_kernels", "gemm_tiles", "dense_marlin"):
         return _block(name, value)
     return [_part(name, value)]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simulator.cost.bill import Bill, bill
+from simulator.cost.bisection import bisect_rate
 from simulator.cost.bounds import bounds
 from simulator.cost.energy import idle_watts, instance_watts, power_w
 from simulator.cost.limiter import limiter
@@ -160,13 +161,8 @@ def capacity(scenario: Scenario) -> Capacity:
         failed = report_at(high)
     else:
         return Capacity(low, best, "nothing breaks in so short a workload")
-    for _ in range(SEARCH_STEPS):
-        middle = (low + high) / 2
-        report = report_at(middle)
-        if report.meets_slo:
-            low, best = middle, report
-        else:
-            high, failed = middle, report
+    bracket = (low, best), (high, failed)
+    (low, best), (_, failed) = bisect_rate(report_at, lambda report: report.meets_slo, bracket, SEARCH_STEPS)
     return Capacity(low, best, what_breaks(failed))
 
 

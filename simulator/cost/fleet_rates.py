@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.cost.bisection import bisect_first
+from simulator.cost.bisection import bisect_first, bisect_rate
 from simulator.cost.capacity import PROBE_REQUESTS, Capacity
 from simulator.cost.energy import idle_watts, power_w
 from simulator.cost.scenario import Scenario
@@ -201,7 +201,4 @@ def highest(keeps: Callable[[float], bool], start_per_s: float) -> float:
         low = high
     else:
         return low
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return low
+    return bisect_rate(keeps, bool, ((low, True), (high, False)), HALVINGS)[0][0]

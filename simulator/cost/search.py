@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.cost.bisection import bisect_first
+from simulator.cost.bisection import bisect_first, bisect_rate, geometric_mean
 from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, learned_of
 from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, what_breaks
@@ -99,15 +99,14 @@ class Solution:
 
         `rate_per_s`: asked of all replicas. The highest rate that has a steady state at all bounds it from above.
         """
-        low, high = rate_per_s / self.replicas, self.bounds.most_per_s
-        best, failed = self.report, self.report
-        for _ in range(PROBES):
-            middle = math.sqrt(low * high)
-            report = self.scenario.report(self.scenario.workload.at_rate(middle))
-            if report.meets_slo:
-                low, best = middle, report
-            else:
-                high, failed = middle, report
+        bracket = (rate_per_s / self.replicas, self.report), (self.bounds.most_per_s, self.report)
+        (low, best), (_, failed) = bisect_rate(
+            lambda middle: self.scenario.report(self.scenario.workload.at_rate(middle)),
+            lambda report: report.meets_slo,
+            bracket,
+            PROBES,
+            geometric_mean,
+        )
         never = failed is self.report
         return Capacity(low, best, "nothing breaks in so short a workload" if never else what_breaks(failed))
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
+from simulator.cost.bisection import bisect_rate, geometric_mean
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError
@@ -12,6 +14,7 @@ from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 
 GAIN = 0.01  # a change counts if it gains more: the rates of the search are that close to the true ones
 STEP, STEPS = 1.25, 20  # ratio of two rates of the search upwards, and how many at most
+HALVINGS = 5  # of a STEP, in logarithms: the rate found is within GAIN
 Point = Mapping[str, str]  # a value for each setting; "" for what it is without tuning
 Make = Callable[[Point], Scenario]
 
@@ -48,32 +51,29 @@ class HighestRate:
             found = capacity(scenario)
             self.request_count = len(found.report.run.requests) + len(found.report.run.rejected)
             return (found.rate_per_s * scenario.replicas, found.report) if found.rate_per_s else None
-        low, kept = least_per_s * (1 + GAIN), self._kept(scenario, least_per_s * (1 + GAIN))
-        if kept is None:
+        rate_per_s = least_per_s * (1 + GAIN)
+        low = rate_per_s, self._report(scenario, rate_per_s)
+        if not low[1].meets_slo:
             return None
-        high = low
         for _ in range(STEPS):
-            low, high = high, high * STEP
-            if (report := self._kept(scenario, high)) is None:
+            rate_per_s = low[0] * STEP
+            high = rate_per_s, self._report(scenario, rate_per_s)
+            if not high[1].meets_slo:
                 break
-            kept = report
-        while high / low > 1 + GAIN:
-            middle = (low * high) ** 0.5
-            if (report := self._kept(scenario, middle)) is None:
-                high = middle
-            else:
-                low, kept = middle, report
-        return low, kept
+            low = high
+        else:
+            return low
+        simulated, keeps = partial(self._report, scenario), lambda report: report.meets_slo
+        return bisect_rate(simulated, keeps, (low, high), HALVINGS, geometric_mean)[0]
 
-    def _kept(self, scenario: Scenario, rate_per_s: float) -> Report | None:
-        """Return the report at a rate of all replicas; None where it breaks the SLO."""
+    def _report(self, scenario: Scenario, rate_per_s: float) -> Report:
+        """Return the report at a rate of all replicas."""
         workload = scenario.workload
         if not isinstance(workload.arrivals, RecordedArrivals):
             workload = replace(workload, request_count=self.request_count)
         if isinstance(workload.arrivals, ClosedLoop):
             workload = replace(workload, arrivals=OpenLoop(1.0))
-        report = scenario.report(workload.at_rate(rate_per_s / scenario.replicas))
-        return report if report.meets_slo else None
+        return scenario.report(workload.at_rate(rate_per_s / scenario.replicas))
 
 
 @dataclass

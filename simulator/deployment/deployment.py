@@ -296,9 +296,7 @@ class Deployment:
         `light`: without experts that no router chose, and without what pads experts.
         """
         ops = with_every_expert(self.ops) if self.engine.every_expert and not light else self.ops
-        multiples = self.engine.memory.expert_multiples(self.hardware, self.layout.format_of("experts"))
-        if multiples and not light:
-            ops = tuple(op.with_padded_experts(*multiples) for op in ops)
+        ops = ops if light else tuple(self.kernels.padded(op, self.hardware) for op in ops)
         if self.kernels.rules.fuses_norms and self.layout.tp > 1 and not light:
             ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops

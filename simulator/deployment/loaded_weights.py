@@ -27,19 +27,16 @@ def encoder_peak_bytes(deployment: Deployment) -> float:
 
 
 def padding_bytes(deployment: Deployment) -> float:
-    """Return the bytes by which padding makes experts in mxfp4 larger on each device; 0 where they are not padded.
+    """Return the bytes by which padding makes experts larger on each device (KernelRules.expert_padding).
 
     gpt-oss has 2,880 columns both ways, which become 3,072 and 2,944: 9 % more. vLLM logs 65.97 GiB for gpt-oss-120b in
     Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1. On B200 they become 3,072 both ways in
     releases before 0.33.
     """
-    layout = deployment.layout
-    multiples = deployment.engine.memory.expert_multiples(deployment.hardware, layout.format_of("experts"))
-    if not multiples:
-        return 0.0
+    kernels, hardware = deployment.kernels, deployment.hardware
     added = (
-        (op.with_padded_experts(*multiples).expert_bytes - op.expert_bytes) * op.experts.total * op.repeats
+        (kernels.padded(op, hardware).expert_bytes - op.expert_bytes) * op.experts.total * op.repeats
         for op in deployment.ops
         if op.experts is not None and not op.on_host
     )
-    return sum(added, 0.0) / layout.pp
+    return sum(added, 0.0) / deployment.layout.pp

@@ -1,15 +1,15 @@
 """Decode attention in tiles of query rows: the heads that share a KV head fill some, and all are computed."""
 
+from simulator.engines.conditions import OnDevices
 from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Op
-from simulator.profile import Strict
 
 NARROW_COLUMNS, WIDE_COLUMNS = 96, 256  # of a head: up to which a tile has more rows; beyond which there is no kernel
 NARROW_ROWS, ROWS, ONE_GROUP_ROWS = 192, 128, 64
 ONE_GROUP_COLUMNS = ((0, 64), (96, 128))  # of heads with tiles of ONE_GROUP_ROWS: above the first, up to the second
 
 
-class DecodeTile(Strict):
+class DecodeTile(OnDevices):
     """FlashAttention 3: a decode step multiplies as many rows as a prompt's tile has.
 
     hopper/tile_size.h of Dao-AILab/flash-attention, sgl-project/sgl-flash-attn and vllm-project/flash-attention:
@@ -18,7 +18,6 @@ class DecodeTile(Strict):
     request 63).
     """
 
-    families: tuple[str, ...]
     one_group: bool = False
 
     def rows(self, op: Op, *, narrow: bool) -> int:
@@ -49,6 +48,6 @@ class DecodeTile(Strict):
         """
         peaks = hardware.peak_flops_per_s
         narrow = op.cache_format == "fp8" and "fp8" in peaks
-        rows = self.rows(op, narrow=narrow) if hardware.family in self.families else 0
+        rows = self.rows(op, narrow=narrow) if self.covers(hardware) else 0
         faster = peaks["fp8"] / peaks["bf16"] if narrow and "bf16" in peaks else 1.0
         return max(1.0, rows / op.shared_by / faster)

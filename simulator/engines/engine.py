@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from simulator.engines.conditions import FormatName
 from simulator.engines.defaults import Default, default_of
 from simulator.engines.graph_capture import GraphCapture
-from simulator.engines.kernel_rules import FormatName
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
@@ -30,9 +30,6 @@ Reservation = Literal["paged", "contiguous"]
 TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens"]
 MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
 AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
-# Columns of which mxfp4 experts have multiples, hidden and intermediate ones: in Marlin, in TensorRT-LLM's kernels too
-# in vLLM 0.33.0, and there in older ones (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0, fused_moe/oracle/mxfp4.py)
-EXPERT_MULTIPLES, WIDER_MULTIPLES = (256, 128), (256, 256)
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 ALL_OF_IT = Figure(1.0, Source(text="nothing is known to change it", date="", evidence="derived"))
@@ -61,17 +58,6 @@ class MemoryRule(Strict):
     state_slots: Annotated[int, Field(ge=0)] = 0  # of a pool of states, per sequence beside a prefix cache; 0: no pool
     fp32_states: bool = False  # states of recurrent layers are fp32 where a model's config.json does not say
     loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
-    pads_experts: tuple[str, ...] = ()  # families of devices whose mxfp4 experts are padded to EXPERT_MULTIPLES
-    pads_wider: tuple[str, ...] = ()  # those of them whose experts are padded to WIDER_MULTIPLES
-
-    def expert_multiples(self, hardware: Hardware, stored: str) -> tuple[int, int] | None:
-        """Return the multiples of hidden and of intermediate columns that experts in a format have; None: as they are.
-
-        Those in mxfp4 alone are padded.
-        """
-        if stored != "mxfp4" or hardware.family not in self.pads_experts:
-            return None
-        return WIDER_MULTIPLES if hardware.family in self.pads_wider else EXPERT_MULTIPLES
 
 
 class OutputEstimate(Strict):
@@ -206,7 +192,7 @@ class Engine(Profile):
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
-            if rule.holds(hardware):
+            if rule.covers(hardware):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found

@@ -1,9 +1,10 @@
 """What was read in an engine's source or in tables of its kernels: which kernels it has, not how fast they are."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
@@ -34,20 +35,7 @@ QUICK_REDUCE_BITS = Figure(
 )
 
 
-def _known_format(name: str) -> str:
-    number_format(name)
-    return name
-
-
-def _known_kind(name: str) -> str:
-    return name if name in get_args(PeakName) else _known_format(name)
-
-
-FormatName = Annotated[str, AfterValidator(_known_format)]
-KindName = Annotated[str, AfterValidator(_known_kind)]  # of a format, or of a type that devices multiply
-
-
-class ExpertKernels(Strict):
+class ExpertKernels(OfFormats):
     """Kernels of routed experts in some formats, on some families of devices, that have times of their own.
 
     They gather their inputs as they read them, but where they sort them (`sorts_inputs`). `compute` is their share of
@@ -55,9 +43,6 @@ class ExpertKernels(Strict):
     GEMMs and to other weight-only formats (`experts`, `block_experts`, `unpacked`, `expert_tile`).
     """
 
-    formats: tuple[FormatName, ...]
-    families: tuple[str, ...]
-    devices: tuple[str, ...] = ()  # of these families, by id; none is all
     compute: Positive
     memory: Positive | None = Field(
         None, description="share of the bandwidth fraction at which weights are read, in place of `packed`"
@@ -91,45 +76,46 @@ class ExpertKernels(Strict):
         " on; none: as grouped GEMMs have them",
     )
 
-    def holds(self, hardware: Hardware, stored: str, experts: Experts | None) -> bool:
-        """Tell whether a device runs these kernels; `experts`: whose, None for any whose tiles are tuned."""
-        if hardware.family not in self.families or hardware.id not in (self.devices or (hardware.id,)):
-            return False
-        if not self.default_tiles:
-            return True
-        return experts is not None and not is_tuned(hardware.id, experts, stored)
+    def runs(self, hardware: Hardware, stored: str, experts: Experts | None) -> bool:
+        """Tell whether experts in a format run in them on a device; `experts`: which, None for any with tuned tiles."""
+        own = not self.default_tiles or (experts is not None and not is_tuned(hardware.id, experts, stored))
+        return self.holds(hardware, stored) and own
 
 
-class GemmTiles(Strict):
+class ExpertPadding(OfFormats):
+    """Columns of routed experts that some kernels want multiples of; zeros fill them up.
+
+    `hidden`: of the model; `intermediate`: of an expert on a device. What pads them is held, read and multiplied as the
+    rest is. vLLM pads mxfp4 in Marlin and for TensorRT-LLM's kernels (0.13.0, quantization/mxfp4.py; 0.19.0 and 0.33.0,
+    fused_moe/oracle/mxfp4.py).
+    """
+
+    hidden: Annotated[int, Field(ge=1)]
+    intermediate: Annotated[int, Field(ge=1)]
+
+
+class GemmTiles(OfFormats):
     """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has many rows.
 
     A multiprocessor multiplies a tile of `rows` rows and 128 columns whole, however few rows a batch has. Where the
     columns fill few multiprocessors that takes longer than reading the weights (gemm.tile_s).
     """
 
-    formats: tuple[FormatName, ...]
-    families: tuple[str, ...]
     rows: Positive
 
-    def holds(self, hardware: Hardware, stored: str) -> bool:
-        """Tell whether dense GEMMs of a format run in them on a device whose multiprocessors are known."""
-        return stored in self.formats and hardware.family in self.families and hardware.multiprocessors is not None
 
-
-class DenseMarlin(Strict):
+class DenseMarlin(OfFormats):
     """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
 
     `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others, in place
     of `packed`. `unpack_rows`: as ExpertKernels.unpack_rows.
     """
 
-    formats: tuple[FormatName, ...]
-    families: tuple[str, ...]
     compute: Positive
     unpack_rows: Positive
 
 
-class ChunkedDecode(Strict):
+class ChunkedDecode(OnDevices):
     """Decode attention within chunks, where the kernel in which a group of query heads shares a KV head knows none.
 
     Each query head then reads the cache for itself, in 16 bits at `per_head` times the bandwidth of the device, because
@@ -137,12 +123,11 @@ class ChunkedDecode(Strict):
     chunk needs none, and runs in the usual kernel.
     """
 
-    families: tuple[str, ...]
     per_head: Positive
 
     def holds(self, hardware: Hardware, op: Op, context_tokens: int) -> bool:
         """Tell whether decode attention runs so on a device, with contexts of so many tokens at most."""
-        return hardware.family in self.families and 0 < op.chunk_tokens <= context_tokens
+        return self.covers(hardware) and 0 < op.chunk_tokens <= context_tokens
 
     def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
         """Return the seconds in which all query heads read the cache; shape of the counts."""
@@ -243,6 +228,7 @@ class KernelRules(Strict):
         " blocks are quantised behind it, others before (fp8_blockscale_gemm_kernel.cuh, fused_moe_cutlass.py; read"
         " 2026-11-22)",
     )
+    expert_padding: tuple[ExpertPadding, ...] = Field((), description="what fills up columns of routed experts")
     expert_kernels: tuple[ExpertKernels, ...] = Field(
         (), description="kernels of routed experts beside the engine's grouped GEMMs"
     )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from simulator.engines import marlin_tiles
+from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -21,28 +22,21 @@ from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Experts, Op
-from simulator.profile import Strict
 
 
-class Kernels(Strict):
+class Kernels(OnDevices):
     """What an engine's kernels do on some devices (`rules`), and what they reach there (`fitted`).
 
     `fitted` multiplies the achievable rates of a device's profile. A user's own measurements (`infercast calibrate`)
     make one for a single device, with `residuals`.
     """
 
-    families: tuple[str, ...] = ()  # of devices that it holds for; none is all
+    families: tuple[str, ...] = ()  # of devices that it holds for
     fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements `fitted` comes from
-    devices: tuple[str, ...] = ()  # the same by id, for what was measured on one
     residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
     overheads: Overheads | None = None  # of the host of what was measured; none: the engine's
     rules: KernelRules = KernelRules()
     fitted: FittedMultipliers = FittedMultipliers()
-
-    def holds(self, hardware: Hardware) -> bool:
-        """Tell whether these are the kernels for a device."""
-        family, device = hardware.family, hardware.id
-        return family in (self.families or (family,)) and device in (self.devices or (device,))
 
     def with_fitted(self, **values: float | None) -> "Kernels":
         """Return the same kernels with other multipliers; those not named stay as they are."""
@@ -116,8 +110,12 @@ class Kernels(Strict):
 
         `experts`: which, None for any whose tiles are tuned.
         """
-        known = (each for each in self.rules.expert_kernels if stored in each.formats)
-        return next((each for each in known if each.holds(hardware, stored, experts)), None)
+        return next((each for each in self.rules.expert_kernels if each.runs(hardware, stored, experts)), None)
+
+    def padded(self, op: Op, hardware: Hardware) -> Op:
+        """Return an op with the columns that its experts have in these kernels (KernelRules.expert_padding)."""
+        rule = next((each for each in self.rules.expert_padding if each.holds(hardware, op.format)), None)
+        return op.with_padded_experts(rule.hidden, rule.intermediate) if rule else op
 
     def k_loop_s(self, op: Op, hardware: Hardware) -> float:
         """Return the seconds of a tile's loop over K, the inputs of a GEMM; 0 but for routed experts."""
@@ -138,8 +136,7 @@ class Kernels(Strict):
         """Return Marlin's kernel of a dense GEMM; None where it runs in another one."""
         if op.experts is not None or not op.weight_bytes:
             return None
-        known = (each for each in self.rules.dense_marlin if hardware.family in each.families)
-        return next((each for each in known if op.format in each.formats), None)
+        return next((each for each in self.rules.dense_marlin if each.holds(hardware, op.format)), None)
 
     def compute_share(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
@@ -195,8 +192,11 @@ class Kernels(Strict):
         return own(op.experts, tokens)
 
     def tile_rows(self, op: Op, hardware: Hardware) -> float:
-        """Return the rows of the smallest tile of a dense GEMM; 0 where tiles are as small as its rows ask for."""
-        if op.experts is not None or not op.columns:
+        """Return the rows of the smallest tile of a dense GEMM; 0 where tiles are as small as its rows ask for.
+
+        Only where the multiprocessors of the device are known.
+        """
+        if op.experts is not None or not op.columns or hardware.multiprocessors is None:
             return 0.0
         known = (float(each.rows) for each in self.rules.gemm_tiles if each.holds(hardware, op.format))
         return next(known, 0.0)

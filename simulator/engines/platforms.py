@@ -1,6 +1,6 @@
 """Which devices an engine runs on, and which number formats its kernels lack there: data of its preset."""
 
-from simulator.engines.kernel_rules import FormatName
+from simulator.engines.conditions import FormatName
 from simulator.hardware.hardware import DeviceClass, Hardware
 from simulator.profile import Origin, Strict
 

@@ -94,7 +94,7 @@ class Achievable(Strict):
     gemm: dict[PeakName, Gemm] = {}
     blocks: dict[PeakName, Gemm] = {}  # of dense GEMMs with inputs scaled in blocks, likewise
     experts: dict[PeakName, Gemm] = {}  # of routed experts, where their kernels are others than those of `gemm`
-    wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.waves_s)
+    wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.wave_padding)
     decode_attention: DecodeAttention | None = None
     prefill_attention: PrefillAttention | None = None
     elementwise_memory_fraction: Fraction | None = None

@@ -127,7 +127,7 @@ def _plot_ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -
     x = np.geomspace(0.5 * min(intensities), 3 * max(*intensities, highest / width), 400)
     for each, op in gemms.items():
         name, peak = rates.peak(each)
-        reached = rates.achieved(name, op)
+        reached = rates.gemms.achieved(name, op)
         ax.plot(x, np.minimum(peak, width * x), color=INK, lw=1.4, zorder=1)
         roof = np.minimum(reached.compute * peak, reached.memory * width * x)
         ax.plot(x, roof, color=INK, lw=1.1, ls=DASHES, zorder=1)

@@ -96,7 +96,7 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
         if name.startswith(tuple(kinds)):
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
-    waves = any(rates.fills_tiles(op) for op in ops if op.rate == "gemm")
+    waves = any(rates.gemms.fills_tiles(rates.peak(op.format)[0], op) for op in ops if op.rate == "gemm")
     if waves:
         yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
     tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)

@@ -1,5 +1,6 @@
-"""What kernels that read weights or a KV cache reach of the bandwidth of a device."""
+"""What kernels reach of the bandwidth of a device: those that read weights or a KV cache, and elementwise ones."""
 
+from simulator.hardware.hardware import Hardware, require
 from simulator.profile import Figure, Source
 
 HIGHEST_MEMORY_FRACTION = Figure(
@@ -19,3 +20,12 @@ def at_most(share: float, measured: float) -> float:
     (0.95, 0.97, 0.8)
     """
     return min(share, max(float(HIGHEST_MEMORY_FRACTION), measured))
+
+
+def elementwise_bytes_per_s(hardware: Hardware) -> float:
+    """Return the bytes per second of elementwise kernels: norms, activations, copies, which hardly compute.
+
+    Raises ProfileError where the device's profile has no share of the bandwidth for them.
+    """
+    require(hardware, "elementwise_memory_fraction")
+    return float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s  # type: ignore[arg-type]

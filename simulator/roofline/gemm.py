@@ -1,7 +1,6 @@
-"""Soft roofline of a GEMM: how its compute time and its memory time add up, and what a kernel reaches of the peaks."""
+"""Soft roofline of a GEMM: how its compute time and its memory time add up, and what tiles and panels cost."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,25 +45,6 @@ def soft_maximum(first: Array, second: Array, exponent: float) -> Array:
     return float(high) if high.ndim == 0 else high
 
 
-class AchievedGemm(NamedTuple):
-    """What a GEMM reaches: shares of the peaks (0 to 1), launch, exponent of the soft maximum.
-
-    `panel_s`: seconds of a panel; `least_rows`: as many are multiplied, whatever it has (hardware.Gemm); `tile_s`:
-    seconds of its smallest tiles; `wave`: share of the peak in a wave, 0: it is not known (Achievable.wave_fraction);
-    `loop_s`: seconds of a tile's loop over the inputs beside its memory time.
-    """
-
-    compute: float
-    memory: float
-    launch_s: float
-    exponent: float
-    panel_s: float = 0.0
-    least_rows: float = 0.0
-    tile_s: float = 0.0
-    wave: float = 0.0
-    loop_s: float = 0.0
-
-
 def exponent_of(gemm: Gemm, op: Op) -> float:
     """Return p of the soft maximum of a GEMM; infinity is the plain maximum.
 
@@ -102,33 +82,30 @@ def tile_s(rows: float, flops_per_s: float, multiprocessors: int, op: Op) -> flo
     return math.ceil(tiles / multiprocessors) * flops / (flops_per_s / multiprocessors)
 
 
-def row_padding(gemm: AchievedGemm, rows: Array) -> Array:
-    """Return multiplied over needed rows of a dense GEMM: `least_rows` at least, if it has any.
+def row_padding(least_rows: float, rows: Array) -> Array:
+    """Return multiplied over needed rows of a dense GEMM of `least_rows` at least.
 
-    >>> row_padding(AchievedGemm(1.0, 1.0, 0.0, 4.0, least_rows=64.0), np.array([0.0, 16.0, 80.0])).tolist()
+    >>> row_padding(64.0, np.array([0.0, 16.0, 80.0])).tolist()
     [1.0, 4.0, 1.0]
     """
-    return np.where(np.asarray(rows) > 0, np.maximum(1.0, gemm.least_rows / np.maximum(rows, 1.0)), 1.0)
+    return np.where(np.asarray(rows) > 0, np.maximum(1.0, least_rows / np.maximum(rows, 1.0)), 1.0)
 
 
-def waves_s(gemm: AchievedGemm, rows: Array, op: Op, multiprocessors: Figure | None, seconds: Array) -> Array:
-    """Return the seconds in which the tiles of a dense GEMM are multiplied; `seconds`: of its own rows.
+def wave_padding(rows: Array, op: Op, share: float, wave: float, multiprocessors: float) -> Array:
+    """Return the time in which the tiles of a dense GEMM are multiplied over that of its own rows at `share` of a peak.
 
     Rows beyond FEW_ROWS fill tiles of TILE rows. A tile has one multiprocessor to itself: as many as there are run at a
-    time, a wave, each no faster than `gemm.wave` of its share of the peak. Waves are those of kernels with half as many
-    rows, whose sum is never longer. Fewer tiles than multiprocessors are split along the inputs, and have no waves.
+    time, a wave, each no faster than `wave` of its part of the peak (Achievable.wave_fraction). Waves are those of
+    kernels with half as many rows, whose sum is never longer. Fewer tiles than multiprocessors are split along the
+    inputs, and have no waves.
 
-    >>> a100, op = AchievedGemm(0.81, 0.78, 5e-6, 2.0, wave=0.93), Op("", "gemm", columns=7168)
-    >>> multiprocessors = Figure(108.0, Source(text="", date="", evidence="datasheet"))
-    >>> [round(float(waves_s(a100, rows, op, multiprocessors, 1.0)), 2) for rows in (64.0, 256.0, 384.0, 448.0)]
+    >>> on_a100 = Op("", "gemm", columns=7168), 0.81, 0.93, 108.0
+    >>> [round(float(wave_padding(rows, *on_a100)), 2) for rows in (64.0, 256.0, 384.0, 448.0)]
     [1.0, 1.26, 1.12, 1.14]
     """
-    every, own = float(multiprocessors or math.inf), np.maximum(rows, 1.0)
+    every, own = multiprocessors, np.maximum(rows, 1.0)
     tall, wide = np.ceil(own / TILE), math.ceil(op.columns / TILE)
     waves = np.ceil(np.ceil(2 * own / TILE) * wide / every) / 2
     in_waves = np.where(tall * wide > every, waves * every * TILE**2 / (own * op.columns), 0.0)
-    longer = np.maximum(tall * TILE / own, in_waves * gemm.compute / gemm.wave)
-    return seconds * np.where(own > FEW_ROWS, longer, 1.0)
-
-
-IDEAL_GEMM = AchievedGemm(1.0, 1.0, 0.0, float("inf"))
+    longer = np.maximum(tall * TILE / own, in_waves * share / wave)
+    return np.where(own > FEW_ROWS, longer, 1.0)

@@ -1,37 +1,22 @@
 """Roofline of each op: its FLOPs and bytes over the rates that a device achieves -> seconds, and what binds it."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, WIDE_BYTES
+from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.kernels import Kernels
-from simulator.engines.marlin_tiles import EXPONENT as MARLIN_EXPONENT
 from simulator.errors import ProfileError
-from simulator.hardware.hardware import Gemm, Hardware, PeakName, require
+from simulator.hardware.hardware import Hardware, PeakName, require
 from simulator.models.number_formats import number_format
-from simulator.models.operations import NOTHING, Array, Counts, Op, pairs
+from simulator.models.operations import Array, Counts, Op, pairs
 from simulator.profile import Figure
-from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, at_most
+from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, elementwise_bytes_per_s
 from simulator.roofline.collectives import Links
 from simulator.roofline.cost import Cost
 from simulator.roofline.decode_attention import CONVERSION_FLOPS, DecodeAttentionRates
-from simulator.roofline.gemm import (
-    EXPERTS_EXPONENT,
-    IDEAL_GEMM,
-    K_LOOP_EXPONENT,
-    AchievedGemm,
-    exponent_of,
-    input_loop_s,
-    panel_s,
-    row_padding,
-    soft_maximum,
-    tile_s,
-    waves_s,
-)
-from simulator.roofline.scan import scan_s
-from simulator.roofline.weight_only import compute_of_rows, rows_of, unpacked
+from simulator.roofline.gemm_rates import GemmRates
+from simulator.roofline.weight_only import unpacked
 
 LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
 
@@ -55,6 +40,7 @@ class Rates:
         self.hardware, self.light, self.seconds_alone = hardware, light, seconds_alone
         self.kernels = kernels or Kernels()
         self.decoding = DecodeAttentionRates(hardware, self.kernels, context_tokens, light=light)
+        self.gemms = GemmRates(hardware, self.kernels)
         self._links = Links(hardware, self.kernels, light=light)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
@@ -105,106 +91,19 @@ class Rates:
         if apart is None:
             return few
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
-        moved_s = moved / self._elementwise_bytes_per_s
+        moved_s = moved / elementwise_bytes_per_s(self.hardware)
         many = many._replace(moved_bytes=many.moved_bytes + moved, memory_s=many.memory_s + moved_s)
         return many._replace(seconds=many.seconds + moved_s).where(apart.holds, few)
 
     def _multiplied(self, op: Op, counts: Counts) -> Cost:
-        """T = ((F / (c P))^p + (max(B / (m W), panels) + s K)^p)^(1/p) + what prepares its inputs + t0 (hardware.Gemm).
-
-        P: peak FLOP/s, W: bytes/s, c, m, p, t0 as `achieved`; experts also compute whole tiles, and on several ranks
-        the busiest one is waited for; a tile of theirs loops over K (KernelRules.k_loop_s). Not less than its smallest
-        tiles take (KernelRules.gemm_tiles).
-        """
+        """T = kernel + t0 (GemmRates.seconds); at the speed of light the longer of F / P and B / W."""
         name, peak = self.peak(op.format)
-        gemm = IDEAL_GEMM if self.light else self.achieved(name, op)
-        compute_s = counts.dot(op.flops) / (gemm.compute * peak)
-        memory_s = op.bytes_read(counts) / (gemm.memory * self.hardware.memory_bytes_per_s)
         if not self.light:
-            compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
-            compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
-            rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
-            compute_s = compute_s * self.kernels.dense_padding(op, rows, self.hardware)
-            rows = rows * (counts.steps > 0)  # without steps: none, and at the rate of many
-            padded_s = compute_s * row_padding(gemm, rows) if gemm.least_rows else compute_s
-            if gemm.wave:
-                compute_s = waves_s(gemm, rows, op, self.hardware.multiprocessors, compute_s)
-            compute_s = np.maximum(compute_s, padded_s)  # the rows of a tile are among the least
-            memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
-        if op.experts is not None and op.experts.ranks > 1 and not self.light:  # the others wait for the busiest rank
-            compute_s = compute_s * self.kernels.busiest_compute(op, counts.tokens, self.hardware)
-            memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
-        read_s = np.maximum(memory_s, gemm.panel_s * counts.steps) + gemm.loop_s * counts.steps
-        kernel_s = soft_maximum(compute_s, read_s, gemm.exponent)
-        if op.experts is not None and not self.light:
-            k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
-            kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
-            kernel_s = np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens, self.hardware))
-        kernel_s = np.maximum(kernel_s, gemm.tile_s * counts.steps) + self._prepared_s(name, op, counts)
-        return self._made(op, counts, kernel_s, gemm.launch_s, compute_s=compute_s, memory_s=memory_s)
-
-    def _prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:
-        """Return the seconds in which kernels of their own sort inputs of experts, and quantise those of block scales.
-
-        The latter reads numbers of 16 bits and writes bytes. Its launch is part of the GEMM's own.
-        """
-        late = name == "fp8" and number_format(op.format).scaled_late
-        shared = op.shared_inputs != NOTHING
-        own = self.kernels.experts_of(op.format, self.hardware, op.experts)
-        sorts = shared and (own or self.kernels.rules).sorts_inputs
-        passes = float(own.passes or 0.0) if own and shared else 0.0
-        if self.light or not (late or sorts or passes):
-            return 0.0
-        taken = counts.dot(op.flops) / (2.0 * op.columns)
-        quantised = counts.dot(op.shared_inputs) if shared and not sorts else taken
-        size = WIDE_BYTES if late or name not in ("fp8", "fp4") else number_format(op.format).size_bytes
-        moved_bytes = (2.0 * size * sorts + WIDE_BYTES * passes) * taken + (WIDE_BYTES + 1.0) * late * quantised
-        return moved_bytes / self._elementwise_bytes_per_s
-
-    @property
-    def _elementwise_bytes_per_s(self) -> float:
-        """Bytes per second of elementwise kernels: norms, activations, copies, which hardly compute."""
-        if self.light:
-            return float(self.hardware.memory_bytes_per_s)
-        require(self.hardware, "elementwise_memory_fraction")
-        return float(self.hardware.achievable.elementwise_memory_fraction) * self.hardware.memory_bytes_per_s  # type: ignore[arg-type]
-
-    def achieved(self, name: PeakName, op: Op) -> AchievedGemm:
-        """Return the shares of the compute peak and the bandwidth that an engine's GEMM reaches, and its launch.
-
-        The device's own (kernel tables, `Hardware.achievable.gemm`) times what was fitted to the engine; no share of
-        the peak is above 1, none of the bandwidth above HIGHEST_MEMORY_FRACTION, unless the device's own is.
-
-        Raises ProfileError where the profile has no rates for GEMMs in that type.
-        """
-        late, routed = number_format(op.format).scaled_late, op.experts is not None
-        gemm: Gemm | None = self.hardware.achievable.gemm_of(name, experts=routed, blocks=late)
-        if gemm is None:
-            raise ProfileError(f"{self.hardware.name} {name}", "no achievable gemm rates are known", "Add them")
-        fitted = self.kernels.fitted
-        compute = gemm.compute_fraction * self.kernels.compute_share(name, op, self.hardware)
-        best = gemm.memory_fraction  # at which the device's own kernels read weights
-        if self.kernels.rules.reads_at_best_rate:
-            best = self.hardware.achievable.best_memory_fraction
-        memory = best * fitted.memory * self.kernels.packed_share(name, op, self.hardware)
-        shares = min(compute, 1.0), at_most(memory, best)
-        start_s = self.kernels.start_s(self.hardware, name, op)
-        few = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
-        least_rows = float(few or 0.0) if op.experts is None and op.weight_bytes > 0 else 0.0
-        wave = float(self.hardware.achievable.wave_fraction or 0.0) if self.fills_tiles(op) else 0.0
-        rows = (least_rows, self._tile_s(op), wave, input_loop_s(gemm, op))
-        exponent = float(MARLIN_EXPONENT) if self.kernels.marlin(op, self.hardware) else exponent_of(gemm, op)
-        return AchievedGemm(*shares, start_s, exponent, panel_s(gemm, op), *rows)
-
-    def _tile_s(self, op: Op) -> float:
-        """Return the seconds of a GEMM's smallest tiles at the peak (KernelRules.gemm_tiles); 0: not known."""
-        rows, peak = self.kernels.tile_rows(op, self.hardware), self.peak(op.format)[1]
-        return tile_s(rows, peak, self.hardware.multiprocessors, op) if rows else 0.0  # type: ignore[arg-type]
-
-    def fills_tiles(self, op: Op) -> bool:
-        """Whether the waves of tiles of a GEMM count: of dense ones that unpack nothing, on devices that state both."""
-        known = self.hardware.multiprocessors is not None and self.hardware.achievable.wave_fraction is not None
-        return known and op.experts is None and op.weight_bytes > 0 and op.columns > 0 and not self.unpacks(op.format)
+            found = self.gemms.seconds(op, counts, name, peak)
+            alone_s = {"compute_s": found.compute_s, "memory_s": found.memory_s}
+            return self._made(op, counts, found.kernel_s, found.launch_s, **alone_s)
+        compute_s, memory_s = counts.dot(op.flops) / peak, op.bytes_read(counts) / self.hardware.memory_bytes_per_s
+        return self._made(op, counts, np.maximum(compute_s, memory_s), compute_s=compute_s, memory_s=memory_s)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + the longer of what attention computes and reads (DecodeAttentionRates)."""
@@ -215,21 +114,12 @@ class Rates:
 
     def constants(self, op: Op) -> Iterator[tuple[str, Figure]]:
         """Yield the figures in Python, not in a profile, that the predicted time of an op rests on, each by name."""
-        rates, most = self.hardware.achievable, ("highest fraction of the bandwidth", HIGHEST_MEMORY_FRACTION)
         if op.rate == "gemm":
-            name = self.peak(op.format)[0]
-            if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_MEMORY_FRACTION:
-                yield most
-            own = rates.gemm_of(name, experts=True) if op.experts else None
-            if self.kernels.marlin(op, self.hardware):
-                yield "exponent of Marlin", MARLIN_EXPONENT
-            elif own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
-                yield "exponent of routed experts", EXPERTS_EXPONENT
-            if self.kernels.k_loop_s(op, self.hardware):
-                yield "exponent of experts' loop over K", K_LOOP_EXPONENT
+            yield from self.gemms.constants(self.peak(op.format)[0], op)
+        rates = self.hardware.achievable
         if op.rate == "decode_attention" and rates.decode_attention:
             if self.decoding.cache_fraction(rates.decode_attention, op) == HIGHEST_MEMORY_FRACTION:
-                yield most
+                yield "highest fraction of the bandwidth", HIGHEST_MEMORY_FRACTION
             if op.heads and self.decoding.converts(op):
                 yield "FLOPs to convert an fp8 number", CONVERSION_FLOPS
         yield from self._links.constants(op)
@@ -271,7 +161,7 @@ class Rates:
         flops = counts.dot(op.flops)
         scores = flops / max(op.flops) * op.heads
         name, peak = self.peak(op.format)
-        gemm = self.achieved(name, op)
+        gemm = self.gemms.achieved(name, op)
         compute_s = flops / (gemm.compute * peak)
         memory_s = scores * self.kernels.rules.score_bytes / (gemm.memory * self.hardware.memory_bytes_per_s)  # type: ignore[operator]
         return self._made(op, counts, compute_s + memory_s, compute_s=compute_s, memory_s=memory_s)
@@ -286,10 +176,11 @@ class Rates:
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
+        width = float(self.hardware.memory_bytes_per_s)
         starts = not self.light and not self.kernels.is_beside(op)
         own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0) if starts else 0.0
         launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
-        memory_s = op.bytes_read(counts) / self._elementwise_bytes_per_s
+        memory_s = op.bytes_read(counts) / (width if self.light else elementwise_bytes_per_s(self.hardware))
         if op.experts is not None and op.experts.ranks > 1 and not self.light:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
         return self._made(op, counts, memory_s, launch_s, memory_s=memory_s)

@@ -364,6 +364,11 @@ def test_kernels_read_and_multiply_what_pads_experts():
     assert dense.step_model().ops == dense.ops
 
 
+def test_an_engine_pads_experts_as_the_one_whose_kernels_it_runs():
+    made, own = (plan("gpt-oss-120b", "b200-sxm", each) for each in ("tensorrt-pytorch", "tensorrt-llm-1.0"))
+    assert made.weight_bytes == own.weight_bytes > plan("gpt-oss-120b", "h200-sxm", "tensorrt-pytorch").weight_bytes
+
+
 def test_what_vllm_reported_at_its_start():
     """GPU KV cache size: 460,496 tokens of Llama-3.1-8B on one A100 (79.25 GiB), vLLM 0.31, 256 sequences."""
     assert plan("llama-3.1-8b", "a100-sxm-80").cache_tokens == pytest.approx(460_496, rel=0.005)

@@ -175,9 +175,9 @@ def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, sto
     hardware = load_hardware("h200-sxm")
     kernels = load_engine(engine).kernels_on(hardware)
     product = linear("", (4096, 4096), Layout(weight_dtype=stored))
-    started = Rates(hardware, kernels).achieved("fp8", product).launch_s / kernels.fitted.launch
+    started = Rates(hardware, kernels).gemms.achieved("fp8", product).launch_s / kernels.fitted.launch
     assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
-    routed = Rates(hardware, kernels).achieved("fp8", replace(product, experts=Experts(8, 2)))
+    routed = Rates(hardware, kernels).gemms.achieved("fp8", replace(product, experts=Experts(8, 2)))
     assert routed.launch_s / kernels.fitted.launch == pytest.approx(routed_s)
 
 
@@ -264,9 +264,9 @@ def test_experts_of_four_bits_are_multiplied_as_fast_as_they_are_unpacked(engine
     kernels = load_engine(engine).kernels_on(hardware)
     op = replace(linear("", (128, 128), Layout(weight_dtype="int4")), experts=Experts(128, 4))
     peak = hardware.peak_flops_per_s["bf16"]
-    share = Rates(hardware, kernels).achieved("bf16", op).compute / kernels.fitted.compute
+    share = Rates(hardware, kernels).gemms.achieved("bf16", op).compute / kernels.fitted.compute
     assert share * peak == pytest.approx(reached * 1e12, rel=0.02)
-    dense = Rates(hardware, kernels).achieved("bf16", replace(op, experts=None)).compute / kernels.fitted.compute
+    dense = Rates(hardware, kernels).gemms.achieved("bf16", replace(op, experts=None)).compute / kernels.fitted.compute
     machete = 0.75 * hardware.achievable.gemm["bf16"].compute_fraction
     assert dense == pytest.approx(machete if device == "h100-sxm" else share)
 
@@ -282,7 +282,7 @@ def test_fused_experts_are_four_kernels_that_multiply_in_the_type_of_their_input
     assert [rates.kernels.launches(op, hardware) for op in (first, second)] == [2, 2]
     assert rates.peak("mxfp4")[0] == "fp8"
     assert Rates(hardware, rates.kernels, light=True).peak("mxfp4")[0] == "fp4"
-    started = sum(rates.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
+    started = sum(rates.gemms.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
     assert started == pytest.approx(9.6e-6 + 3 * 3.8e-6)
     h100, card = load_hardware("h100-sxm"), load_hardware("rtx-pro-6000")
     assert [rates.kernels.launches(op, h100) for op in (first, second)] == [6, 2]
@@ -555,7 +555,7 @@ def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
 def prepared_s(rates: Rates, op: Op, tokens: float) -> float:
     """What a product takes beside its own limits and its start."""
     cost = rates.cost(op, Counts(1.0, tokens))
-    kernel_s = soft_maximum(cost.compute_s, cost.memory_s, rates.achieved(rates.peak(op.format)[0], op).exponent)
+    kernel_s = soft_maximum(cost.compute_s, cost.memory_s, rates.gemms.achieved(rates.peak(op.format)[0], op).exponent)
     return float(cost.seconds - cost.overhead_s - kernel_s) / op.repeats
 
 

@@ -155,7 +155,7 @@ def test_the_kernels_of_the_cpu_are_part_of_what_layers_on_it_rest_on():
     split = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", formats=("q4_K_M", ""), offload=Offload(gpu_layers=20))
     assert "kernels.unpack_tokens" in rests_on(basis(split), "guess")
     cpu, figure = load_hardware("ryzen-7950x"), split.kernels.fitted.launch  # no shipped kernels of CPUs are fitted
-    kernels = tuple(each.with_fitted(memory=figure) if each.holds(cpu) else each for each in split.engine.kernels)
+    kernels = tuple(each.with_fitted(memory=figure) if each.covers(cpu) else each for each in split.engine.kernels)
     fitted = replace(split, engine=split.engine.model_copy(update={"kernels": kernels}))
     assert {each.device for each in fitted_multipliers(split)} == {"rtx-4090"}
     assert {each.device for each in fitted_multipliers(fitted)} == {"rtx-4090", "ryzen-7950x"}

@@ -12,6 +12,7 @@ from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts
+from simulator.roofline.gemm import input_loop_s
 from simulator.roofline.roofline import Rates
 
 # Rows, columns, inputs, microseconds: flashinfer-ai/flashinfer pull request 2540, TensorRT-LLM's CUTLASS on GB200
@@ -51,7 +52,7 @@ def test_a_loop_over_inputs_adds_to_the_time_of_reading():
 def test_formats_and_devices_without_a_loop_have_none():
     for device, stored in (("b200-sxm", "bf16"), ("h100-sxm", "fp8"), ("rtx-5090", "nvfp4")):
         rates, op = Rates(load_hardware(device)), linear("", (8192, 8192), Layout(weight_dtype=stored))
-        assert rates.achieved(rates.peak(stored)[0], op).loop_s == 0
+        assert input_loop_s(rates.gemms.gemm(rates.peak(stored)[0], op), op) == 0
 
 
 def test_experts_have_rates_of_their_own_where_their_kernels_are_others():
@@ -60,8 +61,8 @@ def test_experts_have_rates_of_their_own_where_their_kernels_are_others():
         rates, layout = Rates(hardware), Layout(weight_dtype="nvfp4")
         block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
         routed = [op for op in block.ops(7168, layout) if op.experts and op.rate == "gemm"]
-        found = {rates.achieved("fp4", op)._replace(panel_s=0.0) for op in routed}
-        assert {(each.compute, each.memory, each.loop_s) for each in found} == {(share, 0.712, 0.0)}
+        found = [(rates.gemms.achieved("fp4", op), input_loop_s(rates.gemms.gemm("fp4", op), op)) for op in routed]
+        assert {(each.compute, each.memory, loop_s) for each, loop_s in found} == {(share, 0.712, 0.0)}
         assert hardware.achievable.gemm_of("bf16", experts=True) == hardware.achievable.gemm["bf16"]
 
 

@@ -15,6 +15,7 @@ from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts
 from simulator.reports.figures_of_ops import DeviceOps, rate_figures
+from simulator.roofline.gemm import input_loop_s
 from simulator.roofline.roofline import Rates
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernels-instinct.csv"
@@ -28,7 +29,7 @@ def kernel_us(device: str, timed: str, rows: float, columns: int, inputs: int) -
     stored = STORED.get(timed, timed)
     rates, op = Rates(load_hardware(device), Kernels()), linear("", (inputs, columns), Layout(weight_dtype=stored))
     counts = Counts(steps=1.0, tokens=rows)
-    apart_s = float(rates._prepared_s(rates.peak(stored)[0], op, counts))
+    apart_s = float(rates.gemms.prepared_s(rates.peak(stored)[0], op, counts))
     return 1e6 * float(rates.cost(op, counts).seconds - apart_s) - QUANTISER_US * (timed != "bf16")
 
 
@@ -80,7 +81,7 @@ def test_inputs_in_blocks_have_rates_of_their_own():
         assert kernel_us("mi300x", "fp8-block", rows, 4608, 7168) > 1.3 * kernel_us("mi300x", "fp8", rows, 4608, 7168)
     hardware, op = load_hardware("h100-sxm"), linear("", (7168, 4608), Layout(weight_dtype="fp8-block"))
     assert hardware.achievable.gemm_of("fp8", experts=False, blocks=True) == hardware.achievable.gemm["fp8"]
-    assert Rates(hardware).achieved("fp8", op).loop_s == 0
+    assert input_loop_s(Rates(hardware).gemms.gemm("fp8", op), op) == 0
 
 
 def test_figures_of_blocks_are_named_where_they_are_used():

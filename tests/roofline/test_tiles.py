@@ -10,9 +10,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Op
-from simulator.roofline.gemm import AchievedGemm, waves_s
+from simulator.roofline.gemm import wave_padding
 from simulator.roofline.roofline import Rates
-from tests.support.kernels import figure
 
 # Rows, inputs, columns, microseconds (medians): microsoft/vidur data/profiling/compute/a100/meta-llama/Llama-2-70b-hf
 # and h100, over one and eight devices (commits 25e529de and 683364e9, read 2026-11-27)
@@ -43,8 +42,7 @@ def test_a_row_beyond_a_tile_takes_another_and_those_within_it_none():
 
 def test_fewer_tiles_than_multiprocessors_have_no_waves():
     """Ten tiles of 108: split along the inputs, at the rate of all, whatever a wave reaches."""
-    gemm, op = AchievedGemm(1.0, 1.0, 0.0, 4.0, wave=0.5), Op("", "gemm", columns=1280)
-    assert waves_s(gemm, np.array([128.0, 100.0]), op, figure(108.0), 1.0).tolist() == [1.0, 1.28]
+    assert wave_padding(np.array([128.0, 100.0]), Op("", "gemm", columns=1280), 1.0, 0.5, 108.0).tolist() == [1.0, 1.28]
 
 
 def test_weights_that_are_unpacked_and_devices_without_a_figure_have_no_tiles():
