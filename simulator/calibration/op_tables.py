@@ -18,6 +18,7 @@ from simulator.files import write_whole
 from simulator.models.layers import Attention, Dense
 from simulator.models.model import Model
 from simulator.models.operations import Counts
+from simulator.roofline.graphs import HostLaunch
 from simulator.roofline.step_model import StepTable
 
 KNOTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)  # tokens at which measured steps correct
@@ -113,7 +114,7 @@ def step_table(tables: OpTables, model: Model, max_tokens: int, max_sequences: i
     full, windowed = (float(each) for each in model.attention_layers)
     slopes = [full * per_read, windowed * per_read, layers * per_token, full * per_pair, windowed * per_pair]
     least_s = tables.prompt_least_s
-    return StepTable(token_s, np.ascontiguousarray(logit_s), np.array(slopes), prompt_least_s=least_s)
+    return StepTable(token_s, np.ascontiguousarray(logit_s), np.array(slopes), prompts=HostLaunch(least_s))
 
 
 def decode_line(tables: OpTables) -> tuple[float, float, float]:
@@ -153,12 +154,12 @@ def _positive_fit(columns: Floats, aims: Floats, scale: Floats) -> Floats:
 
 def table_seconds(table: StepTable, counts: Counts) -> float:
     """Return the seconds of one step by a table, as the event loop computes them."""
-    return table.prompt_least_s if _waits_for_host(table, counts) else _kernels_s(table, counts)
+    return table.prompts.least_s if _waits_for_host(table, counts) else _kernels_s(table, counts)
 
 
 def _waits_for_host(table: StepTable, counts: Counts) -> bool:
     """Tell whether the host launches the kernels of a step with prompts more slowly than they run."""
-    return bool(counts.prefill_tokens > 0 and _kernels_s(table, counts) < table.prompt_least_s)
+    return bool(counts.prefill_tokens > 0 and _kernels_s(table, counts) < table.prompts.least_s)
 
 
 def _kernels_s(table: StepTable, counts: Counts) -> float:
@@ -183,7 +184,7 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
     host tell how long that takes, and nothing else: their median.
     """
     launched = [seconds for counts, seconds in measured if _waits_for_host(table, counts)]
-    least_s = float(np.median(launched)) if launched else table.prompt_least_s
+    least_s = float(np.median(launched)) if launched else table.prompts.least_s
     measured = [(counts, seconds) for counts, seconds in measured if not _waits_for_host(table, counts)]
     overall = float(np.median([seconds / table_seconds(table, counts) for counts, seconds in measured]))
     table = StepTable(overall * table.token_s, overall * table.logit_s, overall * table.slopes)
@@ -207,7 +208,7 @@ def fit_step_table(table: StepTable, measured: Sequence[tuple[Counts, float]]) -
     logit, decode, prompt = factors[len(knots) :]
     scale = np.array([decode, decode, prompt, prompt, prompt])
     token_s = weights @ factors[: len(knots)] * table.token_s
-    return StepTable(token_s, logit * table.logit_s, scale * table.slopes, prompt_least_s=least_s)
+    return StepTable(token_s, logit * table.logit_s, scale * table.slopes, prompts=HostLaunch(least_s))
 
 
 def _knot_weights(tokens: Floats, knots: Floats) -> Floats:

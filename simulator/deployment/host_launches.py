@@ -1,6 +1,6 @@
 """The least seconds of a step: as long as the host takes to launch its kernels, while the devices work."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
@@ -10,7 +10,7 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.operations import Op
 from simulator.profile import Figure, Source
-from simulator.roofline.graphs import NO_LAUNCHES, Launches
+from simulator.roofline.graphs import NO_LAUNCHES, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
 
 GAP_S = Figure(
@@ -66,10 +66,12 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
 
     graphs_s = each_s * (layers + 1)
     norms_s = each_s * sum(kernels.norm_calls(op) * op.repeats for op in every)
-    return Launches(
-        prompt_least_s=seconds(every, 1) + norms_s + of_experts_s,
-        decode_least_s=seconds(decoding, 0) + norms_s + of_experts_s,
-        prompt_pieces_s=seconds((op for op in every if op.splits), 1) + graphs_s,
-        decode_pieces_s=seconds((op for op in decoding if op.splits), 0) + graphs_s,
-        gaps_s=float(GAP_S) * layers,
-    )
+
+    def launch(launched: Sequence[Op], prompts: int) -> HostLaunch:
+        return HostLaunch(
+            least_s=seconds(launched, prompts) + norms_s + of_experts_s,
+            pieces_s=seconds((op for op in launched if op.splits), prompts) + graphs_s,
+            gaps_s=float(GAP_S) * layers,
+        )
+
+    return Launches(prompts=launch(every, 1), decodes=launch(decoding, 0))

@@ -10,18 +10,23 @@ from simulator.models.operations import Array, Counts
 EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of decodes alone
 
 
-class Launches(NamedTuple):
-    """The host's seconds to launch a step, which lasts no less: by whether it has prompts, and what launches it.
+class HostLaunch(NamedTuple):
+    """The host's seconds to launch a step, which lasts no less, by what launches it; one whole graph takes no time.
 
-    `*_least_s`: kernel by kernel, without a graph. `*_pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how
-    much longer the device takes in pieces, not the host. One whole graph takes no time.
+    `least_s`: kernel by kernel, without a graph. `pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how much
+    longer the device takes in pieces, not the host.
     """
 
-    prompt_least_s: float = 0.0
-    decode_least_s: float = 0.0
-    prompt_pieces_s: float = 0.0
-    decode_pieces_s: float = 0.0
+    least_s: float = 0.0
+    pieces_s: float = 0.0
     gaps_s: float = 0.0
+
+
+class Launches(NamedTuple):
+    """What launches steps with prompts, and steps of decodes alone."""
+
+    prompts: HostLaunch = HostLaunch()
+    decodes: HostLaunch = HostLaunch()
 
 
 class Graphs(NamedTuple):
@@ -46,9 +51,8 @@ class Graphs(NamedTuple):
         captured = np.less_equal(counts.tokens, self.decode_tokens) & self._is_captured(counts.tokens)
         whole = ~prompts & captured
         in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_pieces_tokens))
-        pieces_s = np.where(prompts, launches.prompt_pieces_s, launches.decode_pieces_s)
-        least_s = np.where(in_pieces, pieces_s, np.where(prompts, launches.prompt_least_s, launches.decode_least_s))
-        return np.where(in_pieces, launches.gaps_s, 0.0), np.where(whole, 0.0, least_s)
+        least_s, pieces_s, gaps_s = (np.where(prompts, *each) for each in zip(*launches, strict=True))
+        return np.where(in_pieces, gaps_s, 0.0), np.where(whole, 0.0, np.where(in_pieces, pieces_s, least_s))
 
     def filled(self, counts: Counts) -> Counts:
         """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""

@@ -15,7 +15,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.cost import Cost
-from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, Launches
+from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
 
 
@@ -24,15 +24,15 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompt_pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
-    `gaps_s`, and `prompt_least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
+    With prompts the host takes `prompts.pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
+    `prompts.gaps_s`, and `prompts.least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
     decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
     reads.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
     host takes: per step, per sequence and per cached token (Overheads.host_s). `decode_launch_s`, `decode_graph_s`: by
-    tokens of decodes alone, of which the last stands for more. The rest as in `Launches`.
+    tokens of decodes alone, of which the last stands for more.
     """
 
     token_s: Floats
@@ -41,18 +41,18 @@ class StepTable(NamedTuple):
     draft_s: Floats = np.zeros(1)
     loaded_s: float = 0.0
     least_s: float = 0.0
-    prompt_least_s: float = 0.0
+    prompts: HostLaunch = HostLaunch()
     lone_s: Floats = np.zeros(2)
     host_s: Floats = np.zeros(3)
-    prompt_pieces_s: float = 0.0
-    gaps_s: float = 0.0
     decode_launch_s: Floats = np.zeros(1)
     decode_graph_s: Floats = np.zeros(1)
     graph_tokens: int = 0
 
     def times(self, factor: float) -> "StepTable":
         """Return the table of steps that take `factor` times as long."""
-        return StepTable._make(part * factor for part in self)._replace(graph_tokens=self.graph_tokens)
+        prompts, parts = HostLaunch(*(each_s * factor for each_s in self.prompts)), self._asdict()
+        seconds = {name: part * factor for name, part in parts.items() if name not in ("prompts", "graph_tokens")}
+        return self._replace(**seconds, prompts=prompts)
 
 
 READ_TOKENS = 1e9  # so many that launches do not count
@@ -178,9 +178,7 @@ class StepModel:
             self.least_s,
             lone_s=self._lone_s(),
             host_s=np.zeros(3) if self.light else self.overheads.each_s,
-            prompt_least_s=self.launches.prompt_least_s,
-            prompt_pieces_s=self.launches.prompt_pieces_s,
-            gaps_s=self.launches.gaps_s,
+            prompts=self.launches.prompts,
             decode_launch_s=launch_s,
             decode_graph_s=graph_s,
             graph_tokens=self.graphs.tokens,

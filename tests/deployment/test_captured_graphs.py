@@ -27,7 +27,7 @@ def test_sglang_captures_prompts_as_long_as_a_chunk_from_0_5_10_on():
     new, old = asked("llama-3.1-8b"), asked("llama-3.1-8b", engine="sglang-0.5")
     assert (new.graphs.tokens, old.graphs.tokens) == (new.max_num_batched_tokens, 0)
     assert asked("deepseek-v3", "h200", tp=8).graphs.tokens == 2048
-    least_s = [each.step_model().launches.prompt_least_s for each in (new, old)]
+    least_s = [each.step_model().launches.prompts.least_s for each in (new, old)]
     assert least_s[0] == least_s[1] > 0
 
 
@@ -127,9 +127,9 @@ def test_pieces_leave_attention_to_the_host_and_a_graph_for_each_layer():
     """Llama: 32 layers, each a cache write, attention and a graph, and one behind; a prompt has its attention, too."""
     model = asked("llama-3.1-8b", engine="vllm-0.14", given=Settings(max_num_seqs=12)).step_model()
     launch_s = float(model.kernels.fitted.prompt_launch_s)
-    assert model.launches.decode_pieces_s == pytest.approx((32 * 3 + 1) * launch_s)
-    assert model.launches.prompt_pieces_s == pytest.approx((32 * 4 + 1) * launch_s)
-    assert model.launches.gaps_s == pytest.approx(32 * 10e-6)
+    assert model.launches.decodes.pieces_s == pytest.approx((32 * 3 + 1) * launch_s)
+    assert model.launches.prompts.pieces_s == pytest.approx((32 * 4 + 1) * launch_s)
+    assert model.launches.prompts.gaps_s == pytest.approx(32 * 10e-6)
     twelve, eight = (Counts(steps=1.0, tokens=n, logits=n, decode_reads=n * 100.0) for n in (12.0, 8.0))
     free = replace(model, launches=Launches())
     assert model.seconds(eight) == free.seconds(eight)
@@ -139,7 +139,7 @@ def test_pieces_leave_attention_to_the_host_and_a_graph_for_each_layer():
 def test_beyond_its_captured_graphs_vllm_launches_decodes_one_by_one():
     model = asked("llama-3.2-1b", engine="vllm-0.14").step_model()
     decodes = Counts(steps=1.0, tokens=520.0, logits=520.0)
-    assert model.seconds(decodes) == pytest.approx(model.launches.decode_least_s)
+    assert model.seconds(decodes) == pytest.approx(model.launches.decodes.least_s)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_sglang_captures_decodes_of_few_sequences_where_memory_is_small(engine, 
 def test_sglang_launches_more_decodes_than_it_captured_one_by_one():
     model = asked("llama-3.1-8b", "rtx-5090").step_model()
     captured, more = (Counts(steps=1.0, tokens=n, logits=n) for n in (24.0, 25.0))
-    assert model.seconds(captured) < model.launches.decode_least_s
-    assert model.seconds(more) == model.launches.decode_least_s
+    assert model.seconds(captured) < model.launches.decodes.least_s
+    assert model.seconds(more) == model.launches.decodes.least_s
     given = Settings(changes=("decode_graph_tokens=32",))
-    assert asked("llama-3.1-8b", "rtx-5090", given=given).step_model().seconds(more) < model.launches.decode_least_s
+    assert asked("llama-3.1-8b", "rtx-5090", given=given).step_model().seconds(more) < model.launches.decodes.least_s
 
 
 def trtllm(*changes: str, model: str = "llama-3.1-8b", seqs: int | None = None, **degrees: int) -> Deployment:
@@ -214,7 +214,7 @@ def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next
     whole = replace(plain, graphs=plain.graphs._replace(batch_sizes=()))
     for sequences in (32.0, 40.0, 100.0, 128.0, 200.0):
         decodes = Counts(steps=1.0, tokens=sequences, logits=sequences)
-        work_s, launch_s = whole.seconds(decodes), plain.launches.decode_least_s
+        work_s, launch_s = whole.seconds(decodes), plain.launches.decodes.least_s
         assert plain.seconds(decodes) == (work_s if sequences in (32, 128) else max(work_s, launch_s))
         assert padded.seconds(decodes) == pytest.approx(max(work_s, launch_s)) if sequences > 128 else True
     hundred, next_size = (Counts(steps=1.0, tokens=n, logits=n) for n in (100.0, 104.0))
@@ -246,14 +246,14 @@ def test_slower_steps_are_launched_by_the_same_graphs():
     plain = deploy("llama-3.1-8b", "h100-sxm")
     table, slower = plain.step_table(), replace(plain, step_factor=1.5).step_table()
     assert slower.graph_tokens == table.graph_tokens == plain.graphs.tokens > 0
-    assert slower.prompt_least_s == 1.5 * table.prompt_least_s > 0.0
+    assert slower.prompts.least_s == 1.5 * table.prompts.least_s > 0.0
     assert slower.token_s.tolist() == (1.5 * table.token_s).tolist()
 
 
 def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
     plain, padded, whole = (trtllm(*given) for given in ((), PADDED, ("graph_max_batch_size=0",)))
     assert last_step_s(plain, 32) == last_step_s(whole, 32)
-    assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decode_least_s)
+    assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decodes.least_s)
     assert last_step_s(padded, 40) == last_step_s(whole, 40)
     added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
     assert added_s == pytest.approx(float(padded.step_table().decode_graph_s[100])) and added_s > 0

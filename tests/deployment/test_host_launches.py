@@ -28,13 +28,13 @@ def test_each_kernel_of_a_step_takes_the_host_as_long_and_a_layer_of_experts_mor
     """Prompts 6 + 15 + 3 + 3 + 6 kernels, decodes 6 + 3 + 3 + 6; in pieces 21 and 6 of them, and 17 graphs."""
     kernels, each_s = kernels_with(prompt_launch_s=5e-6, experts_launch_s=70e-6), 2 * 5e-6
     found = launches_s(kernels, SLOW, LLAMA, OPS)
-    assert found.prompt_least_s == pytest.approx(33 * each_s + 3 * 2 * 70e-6)
-    assert found.decode_least_s == pytest.approx(18 * each_s + 3 * 2 * 70e-6)
-    assert found.prompt_pieces_s == pytest.approx((21 + 17) * each_s)
-    assert found.decode_pieces_s == pytest.approx((6 + 17) * each_s)
-    assert found.gaps_s == pytest.approx(16 * 10e-6)
+    assert found.prompts.least_s == pytest.approx(33 * each_s + 3 * 2 * 70e-6)
+    assert found.decodes.least_s == pytest.approx(18 * each_s + 3 * 2 * 70e-6)
+    assert found.prompts.pieces_s == pytest.approx((21 + 17) * each_s)
+    assert found.decodes.pieces_s == pytest.approx((6 + 17) * each_s)
+    assert found.prompts.gaps_s == pytest.approx(16 * 10e-6)
     alone = launches_s(kernels_with(prompt_launch_s=5e-6), SLOW, LLAMA, OPS)
-    assert alone.decode_least_s == pytest.approx(18 * each_s)
+    assert alone.decodes.least_s == pytest.approx(18 * each_s)
     assert launches_s(kernels_with(), SLOW, LLAMA, OPS) == NO_LAUNCHES
 
 

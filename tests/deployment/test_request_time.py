@@ -75,6 +75,6 @@ def test_the_host_launches_prompts_kernel_by_kernel_and_works_on_each_layer_of_e
     fitted, launches = one.kernels.fitted, 48 * 13 + 2
     kernel_s, layer_s = float(fitted.prompt_launch_s or 0.0), float(fitted.experts_launch_s or 0.0)
     assert min(kernel_s, layer_s) > 1e-5
-    assert one.step_model().launches.prompt_least_s == pytest.approx(slowness * (launches * kernel_s + 48 * layer_s))
+    assert one.step_model().launches.prompts.least_s == pytest.approx(slowness * (launches * kernel_s + 48 * layer_s))
     dense = deployment("llama-3.1-8b", hardware).step_model()
-    assert dense.launches.prompt_least_s == pytest.approx(slowness * (32 * 9 + 2) * kernel_s)
+    assert dense.launches.prompts.least_s == pytest.approx(slowness * (32 * 9 + 2) * kernel_s)

@@ -64,7 +64,7 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
 def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
     found = deploy(model, "h200-sxm", "sglang-0.5")
     every = [replace(op, prompt_launches=0) for op in found.ops]
-    host_s = [launches_s(found.kernels, found.hardware, found.model, ops).prompt_least_s for ops in (found.ops, every)]
+    host_s = [launches_s(found.kernels, found.hardware, found.model, ops).prompts.least_s for ops in (found.ops, every)]
     assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
 
 
@@ -166,8 +166,8 @@ def test_the_host_launches_each_norm_of_a_prompt():
         rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
         without = found.kernels.model_copy(update={"rules": rules})
         more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
-        assert more.prompt_least_s - less.prompt_least_s == pytest.approx(60 * 5 * 60e-6)
-        assert more.prompt_pieces_s == less.prompt_pieces_s
+        assert more.prompts.least_s - less.prompts.least_s == pytest.approx(60 * 5 * 60e-6)
+        assert more.prompts.pieces_s == less.prompts.pieces_s
 
 
 @pytest.mark.parametrize("engine", ["sglang-0.5", "vllm-0.33"])

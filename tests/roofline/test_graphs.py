@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simulator.models.operations import Counts
-from simulator.roofline.graphs import EVERY_STEP, Graphs, Launches
+from simulator.roofline.graphs import EVERY_STEP, Graphs, HostLaunch, Launches
 
 SIZES = (2, 4, 8)
 
@@ -42,8 +42,8 @@ def test_rows_that_choose_experts_fill_up_any_step():
 def test_by_default_one_graph_launches_all_decodes_and_the_host_all_prompts():
     """However many they are; and by default neither takes the host any time."""
     steps = decodes(1, 10.0**9)._replace(prefill_tokens=np.array([1.0, 0.0]))
-    gaps_s, least_s = Graphs().launched(Launches(prompt_least_s=2.0, decode_least_s=3.0), steps)
+    gaps_s, least_s = Graphs().launched(Launches(HostLaunch(2.0), HostLaunch(3.0)), steps)
     assert (gaps_s.tolist(), least_s.tolist()) == ([0, 0], [2.0, 0.0])
     assert Graphs().decode_tokens == EVERY_STEP > 10**9
     assert Graphs().tokens == Graphs().decode_pieces_tokens == 0
-    assert set(Launches()) == {0.0}
+    assert set(Launches()) == {HostLaunch(0.0, 0.0, 0.0)}

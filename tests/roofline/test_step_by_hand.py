@@ -16,9 +16,9 @@ from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
 from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.gemm import exponent_of
-from simulator.roofline.graphs import Graphs, Launches
+from simulator.roofline.graphs import Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
-from simulator.roofline.step_model import StepModel, StepTable
+from simulator.roofline.step_model import StepModel
 from tests.support.kernels import kernels_with
 
 # One layer: hidden 16, two query heads and one KV head of 4, a gated feed-forward block of 24, 32 words; bf16.
@@ -174,29 +174,30 @@ ARRAYS = ("token_s", "logit_s", "slopes", "draft_s", "lone_s", "host_s", "decode
 DEVICES = ("h200-sxm", "gb200")
 
 
-@pytest.mark.parametrize("name", ["least_s", *Launches._fields])
+@pytest.mark.parametrize(
+    "name", ["", *(f"{steps} {name}" for steps in Launches._fields for name in HostLaunch._fields)]
+)
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_a_step_takes_no_less_than_its_launches(share, name):
     """What no graph holds the host launches while the device works; only what is left to launch adds to a step."""
     free = step(TINY, device(1e6, 1e5))
     own_s = free.seconds(count(BATCH))
-    if name == "least_s":
-        bound = replace(free, least_s=share * own_s)
-    else:
-        bound = replace(free, launches=Launches(**{name: share * own_s}))
-    if name in ("least_s", "prompt_least_s"):
+    steps, _, of_launch = name.partition(" ")
+    launches = Launches(**{steps: HostLaunch(**{of_launch: share * own_s})}) if name else Launches()
+    bound = replace(free, launches=launches, least_s=0.0 if name else share * own_s)
+    if name in ("", "prompts least_s"):
         assert bound.seconds(count(BATCH)) == pytest.approx(max(1.0, share) * own_s)
     assert bound.seconds(Counts()) == free.seconds(Counts())  # no step, no launch
     found, table = bound.table(16, 4), free.table(16, 4)
-    stated = {name: share * own_s} if name in StepTable._fields else {}
-    assert found == table._replace(**stated, **{each: getattr(found, each) for each in ARRAYS})
+    stated = table._replace(least_s=bound.least_s, prompts=launches.prompts)
+    assert found == stated._replace(**{each: getattr(found, each) for each in ARRAYS})
     assert all(np.array_equal(getattr(found, each), getattr(table, each)) for each in ARRAYS)
 
 
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
     free = step(TINY, device(1e6, 1e5))
-    bound = replace(free, launches=Launches(prompt_least_s=share * free.seconds(count(BATCH))))
+    bound = replace(free, launches=Launches(prompts=HostLaunch(share * free.seconds(count(BATCH)))))
     assert bound.seconds(DECODE) == free.seconds(DECODE)
     graph = replace(bound, graphs=Graphs(tokens=int(count(BATCH).tokens)))
     assert graph.seconds(count(BATCH)) == free.seconds(count(BATCH))
@@ -209,7 +210,7 @@ def test_kernels_of_decodes_and_of_few_prompts_are_in_captured_graphs(share):
 )
 def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_host_launches(decodes, graphs, seconds):
     """Two sequences decode: in 0.1 s less than 90 s, so that what the host takes is what the step takes."""
-    launches = Launches(prompt_least_s=400.0, decode_least_s=100.0, prompt_pieces_s=300.0, decode_pieces_s=90.0)
+    launches = Launches(prompts=HostLaunch(400.0, 300.0), decodes=HostLaunch(100.0, 90.0))
     bound = replace(step(TINY, device(1e6, 1e5)), launches=launches)
     found = replace(bound, graphs=Graphs(graphs, decodes, decode_pieces_tokens=graphs))
     assert found.seconds(DECODE) == pytest.approx(max(seconds, bound.seconds(DECODE)))
@@ -219,7 +220,7 @@ def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_
 
 def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
     free = replace(step(TINY, device(1e6, 1e5)), graphs=Graphs(decode_tokens=1, decode_pieces_tokens=2))
-    found = replace(free, launches=Launches(decode_pieces_s=1e-9, gaps_s=0.25))
+    found = replace(free, launches=Launches(decodes=HostLaunch(pieces_s=1e-9, gaps_s=0.25)))
     assert found.seconds(DECODE) == pytest.approx(free.seconds(DECODE) + 0.25)
 
 
@@ -254,10 +255,10 @@ def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longe
     """Qwen3-30B-A3B: 48 layers of 13 kernels, six for the experts, an embedding and a head; Grace 2.75 times."""
     launch_s = float(load_engine("tensorrt-llm").kernels[0].fitted.prompt_launch_s)
     models = {each: deploy("qwen3-30b-a3b", each, "tensorrt-llm").step_model() for each in DEVICES}
-    found = {name: model.launches.prompt_least_s for name, model in models.items()}
+    found = {name: model.launches.prompts.least_s for name, model in models.items()}
     assert found["h200-sxm"] == pytest.approx((48 * 13 + 2) * launch_s)
     assert found["gb200"] == pytest.approx(2.75 * found["h200-sxm"])
-    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).launches.prompt_least_s == 0.0
+    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).launches.prompts.least_s == 0.0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from simulator.roofline.graphs import HostLaunch
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import POLICIES, SchedulerLimits
 from simulator.simulation.engine_loop import opening
@@ -23,7 +24,7 @@ TABLE = StepTable(
     slopes=np.array([1e-3, 0.0, 1e-4, 1e-5, 0.0]),
     draft_s=np.array([0.0, 0.5, 0.7]),
     loaded_s=1e-6,
-    gaps_s=1000.0,
+    prompts=HostLaunch(gaps_s=1000.0),
     graph_tokens=8,
 )
 
