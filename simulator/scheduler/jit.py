@@ -20,7 +20,8 @@ Result = TypeVar("Result")
 # No reference counting: the compiled functions neither make nor keep arrays, and counting took two thirds of the time.
 # No wrappers for C: nobody calls them, and they took 6 % of the time to compile.
 OPTIONS = {"error_model": "numpy", "_nrt": False, "nogil": True, "no_cfunc_wrapper": True}
-COMPILED_FOLDERS = ("scheduler", "simulation")  # of the package: whatever is compiled lies in these
+# Of the package: whatever is compiled, and the types of roofline that compiled functions take
+COMPILED = ("scheduler/*.py", "simulation/*.py", "roofline/graphs.py", "roofline/step_model.py")
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -79,7 +80,7 @@ def _compile_once_for_all_constants(dispatcher: Any) -> None:
 def cache_folder() -> Path:
     """Return the folder that keeps the machine code of these sources. Raises OSError where it cannot be written."""
     package = Path(__file__).parents[1]
-    paths = sorted(path for folder in COMPILED_FOLDERS for path in (package / folder).glob("*.py"))
+    paths = sorted(path for pattern in COMPILED for path in package.glob(pattern))
     text = b"".join(path.read_bytes() for path in paths)
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     folder = Path(home) / "infercast" / hashlib.sha256(text).hexdigest()[:16]

@@ -118,8 +118,8 @@ slos = st.sampled_from(["ttft:60ms", "ttft:300ms,tpot:8ms", "ttft:1s,tpot:30ms",
 def test_the_search_finds_what_simulating_everything_finds(library, lengths, slo, rate, prices, quantile):
     ids = sorted({hardware.id for hardware, _ in library})
 
-    def price(hardware, devices, replicas, *_):
-        return prices[ids.index(hardware.id)] * devices * replicas
+    def price(of):
+        return prices[ids.index(of.hardware.id)] * of.devices * of.replicas
 
     load = Target(rate, Workload(OpenLoop(rate), lengths, 300), parse_slo(slo), price)
     search = search_of(library, load, top=len(library), quantile=quantile)
