@@ -19,7 +19,8 @@ BY_ANOTHER_NAME = {
 }  # models of other repositories, with these layers
 
 
-EVERY = CONFIGS | COUNTED | COUNTED_OLDER
+NOT_THERE = {"kimi-k3"}  # its kimi_linear has no experts in a narrower vector; test_model.py has the published count
+EVERY = {name: config for name, config in (CONFIGS | COUNTED | COUNTED_OLDER).items() if name not in NOT_THERE}
 
 
 @pytest.mark.parametrize("name", EVERY)
