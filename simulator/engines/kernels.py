@@ -112,6 +112,10 @@ class Kernels(OnDevices):
         """
         return next((each for each in self.rules.expert_kernels if each.runs(hardware, stored, experts)), None)
 
+    def own_experts(self, op: Op, hardware: Hardware) -> ExpertKernels | None:
+        """Return the kernels of an op's routed experts as `experts_of` does; None for all other ops."""
+        return None if op.experts is None else self.experts_of(op.format, hardware, op.experts)
+
     def padded(self, op: Op, hardware: Hardware) -> Op:
         """Return an op with the columns that its experts have in these kernels (KernelRules.expert_padding)."""
         rule = next((each for each in self.rules.expert_padding if each.holds(hardware, op.format)), None)
@@ -121,12 +125,12 @@ class Kernels(OnDevices):
         """Return the seconds of a tile's loop over K, the inputs of a GEMM; 0 but for routed experts."""
         if op.experts is None or op.format in self.rules.k_loop_except:
             return 0.0
-        own = self.experts_of(op.format, hardware, op.experts)
+        own = self.own_experts(op, hardware)
         return op.inputs * float((own.k_loop_s if own else self.rules.k_loop_s) or 0.0)
 
     def unpack_s(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
         """Return the seconds in which tiles of routed experts unpack their weights; 0 where Triton unpacks none."""
-        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        own = self.own_experts(op, hardware)
         if own is None or own.unpack_flops is None or own.most_tile is None or "fp32" not in hardware.peak_flops_per_s:
             return 0.0
         tiles = op.experts.tiles(tokens, float(own.most_tile), float(own.least_tile or 1.0))  # type: ignore[union-attr]
@@ -142,7 +146,7 @@ class Kernels(OnDevices):
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
         if dense := self.dense_marlin(op, hardware):
             return float(self.fitted.compute * dense.compute)
-        own = self.experts_of(op.format, hardware, op.experts)
+        own = self.own_experts(op, hardware)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
 
@@ -158,7 +162,7 @@ class Kernels(OnDevices):
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""
         if not number_format(op.format).unpacked_for(peak) or self.dense_marlin(op, hardware):
             return 1.0
-        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        own = self.own_experts(op, hardware)
         return float(own.memory if own and own.memory else self.fitted.packed)
 
     def dense_padding(self, op: Op, rows: Array, hardware: Hardware) -> Array:
@@ -170,7 +174,7 @@ class Kernels(OnDevices):
         """Return the tokens that experts compute over those that reach them; 1 for dense GEMMs."""
         if op.experts is None:
             return 1.0
-        own, tiles = self.experts_of(op.format, hardware, op.experts), self.rules.expert_tiles
+        own, tiles = self.own_experts(op, hardware), self.rules.expert_tiles
         if tiles and not own:
             return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
         if own and own.unpack_rows:
@@ -181,7 +185,7 @@ class Kernels(OnDevices):
 
     def marlin(self, op: Op, hardware: Hardware) -> bool:
         """Tell whether a GEMM, dense or of routed experts, is known to run in Marlin."""
-        own = self.experts_of(op.format, hardware, op.experts) if op.experts is not None else None
+        own = self.own_experts(op, hardware)
         return bool(own and own.unpack_rows) or self.dense_marlin(op, hardware) is not None
 
     def busiest_compute(self, op: Op, tokens: Array, hardware: Hardware) -> Array:
@@ -221,7 +225,7 @@ class Kernels(OnDevices):
             return 0
         if op.experts is None or op.rate != "gemm":
             return op.launches
-        own = self.experts_of(op.format, hardware, op.experts)
+        own = self.own_experts(op, hardware)
         counted = own.launches if own else self.rules.expert_launches
         return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
 
@@ -256,7 +260,7 @@ class Kernels(OnDevices):
         plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
             plain = launches - 1 if self.rules.routes_apart else 0
-            if (kernels := self.experts_of(op.format, hardware, op.experts)) and kernels.launches:
+            if (kernels := self.own_experts(op, hardware)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
                 beside_s = float(kernels.beside_s or 0.0) * (op.shared_inputs != NOTHING)
         return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s) + beside_s

@@ -13,7 +13,8 @@ HASHED = "hashed"  # experts that a table chooses for each token: their router h
 LOCAL, SPARSE, HEAVY = "local", "sparse", "compressed"
 BY_NAME = {"sliding_attention": LOCAL, "compressed_sparse_attention": SPARSE, "heavily_compressed_attention": HEAVY}
 BY_RATIO = {0: LOCAL, 4: SPARSE, 128: HEAVY}
-RATES = {SPARSE: "compressed_sparse_attention", HEAVY: "heavily_compressed_attention"}
+NAMES = {kind: name for name, kind in BY_NAME.items()}
+RATIOS = {kind: ratio for ratio, kind in BY_RATIO.items()}
 FFNS = {"hash_moe": HASHED, "moe": "experts"}
 
 
@@ -55,9 +56,8 @@ def compressed_attention(fields: Fields, kind: str) -> dict[str, Any]:
     }
     if kind == LOCAL:
         return shape
-    ratio = {SPARSE: 4, HEAVY: 128}[kind]
     rates = fields.part("compress_rates")
-    shape["ratio"] = rates.count(RATES[kind]) if rates.raw else ratio
+    shape["ratio"] = rates.count(NAMES[kind]) if rates.raw else RATIOS[kind]
     if kind == HEAVY:
         return shape
     index = {"heads": "index_n_heads", "head_dim": "index_head_dim", "chosen": "index_topk"}

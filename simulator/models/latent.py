@@ -63,12 +63,7 @@ class Indexer(Strict):
         """Score every cached token: 2 FLOPs per number of each head's query."""
         if self.shared:
             return ()
-        flops = 2.0 * self.heads * self.head_dim / self.pool
-        reads = Counts(decode_reads=self.cache_bytes_per_token())
-        return (
-            Op("indexer scores", "decode_attention", "fp8", Counts(decode_reads=flops), cache_bytes=reads, splits=True),
-            Op("indexer scores of prompts", "prefill_attention", "fp8", Counts(prefill_pairs=flops), splits=True),
-        )
+        return _scores("fp8", self.heads * self.head_dim / self.pool, self.cache_bytes_per_token())
 
 
 class BlockIndexer(Strict):
@@ -104,15 +99,19 @@ class BlockIndexer(Strict):
 
     def ops(self, layout: Layout) -> Ops:
         """Score every cached token: 2 FLOPs per number of each head's query."""
-        flops, reads = (
-            2.0 * self._local(layout) * self.head_dim,
-            Counts(decode_reads=self.cache_bytes_per_token(layout)),
-        )
-        dtype, decode = layout.model_dtype, Counts(decode_reads=flops)
-        return (
-            Op("indexer scores", "decode_attention", dtype, decode, cache_bytes=reads, splits=True),
-            Op("indexer scores of prompts", "prefill_attention", dtype, Counts(prefill_pairs=flops), splits=True),
-        )
+        return _scores(layout.model_dtype, self._local(layout) * self.head_dim, self.cache_bytes_per_token(layout))
+
+
+def _scores(dtype: str, numbers: float, key_bytes: float) -> Ops:
+    """Return the ops in which all cached keys are multiplied with queries: decode, and prompts.
+
+    `numbers`: of all queries of a token, each of which takes 2 FLOPs with a key of `key_bytes`.
+    """
+    flops, reads = 2.0 * numbers, Counts(decode_reads=key_bytes)
+    return (
+        Op("indexer scores", "decode_attention", dtype, Counts(decode_reads=flops), cache_bytes=reads, splits=True),
+        Op("indexer scores of prompts", "prefill_attention", dtype, Counts(prefill_pairs=flops), splits=True),
+    )
 
 
 class LatentAttention(Strict):

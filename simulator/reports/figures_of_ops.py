@@ -146,7 +146,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
     rates, kernels, ops = part.rates, part.rates.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
-    own = {op: kernels.experts_of(op.format, part.hardware, op.experts) for op in gemms if op.experts is not None}
+    own = {op: kernels.own_experts(op, part.hardware) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
     experts = kernels.rules.vector_expert_tokens
     few = [op for op in gemms if rates.unpacks(op.format) and (op.experts is None or experts)]

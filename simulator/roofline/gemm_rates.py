@@ -124,7 +124,7 @@ class GemmRates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        own = self.kernels.experts_of(op.format, self.hardware, op.experts)
+        own = self.kernels.own_experts(op, self.hardware)
         sorts = shared and (own or self.kernels.rules).sorts_inputs
         passes = float(own.passes or 0.0) if own and shared else 0.0
         if not (late or sorts or passes):

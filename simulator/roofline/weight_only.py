@@ -35,8 +35,7 @@ def unpacked(op: Op, counts: Counts, kernels: Kernels, hardware: Hardware, name:
     experts that have kernels of their own (ExpertKernels) unpack what they read.
     """
     least, stored = kernels.rules.unpacks_from_rows, number_format(op.format)
-    own = op.experts is not None and kernels.experts_of(op.format, hardware, op.experts)
-    if least is None or own or not stored.unpacked_for(name):
+    if least is None or kernels.own_experts(op, hardware) or not stored.unpacked_for(name):
         return None
     growth = number_format(name).bits / stored.bits
     wide = replace(op, format=name, weight_bytes=op.weight_bytes * growth, expert_bytes=op.expert_bytes * growth)
