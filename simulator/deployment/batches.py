@@ -8,7 +8,6 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
-from simulator.engines.engine import Engine
 from simulator.errors import WorkloadError
 from simulator.limits import is_whole, refuse_beyond_memory
 from simulator.models.operations import Array, Counts, pairs, prompt_pairs
@@ -59,14 +58,15 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, 
     """Return the counts of a decode step in which each request attends to `attended_tokens`, its new token included.
 
     `attended_tokens` is a number or an array of shape (steps,), as are the fields of the result. With speculation a
-    request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; an engine with a
-    `read_bucket` reads up to the next power of two, one with a `static_cache` up to the end of the sequences or of
-    their bucket, but not at the speed of light (`light`).
+    request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; of a static cache
+    it reads whole buckets, but not at the speed of light (`light`).
     """
     window, each = deployment.model.window, 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), window)
-    attended_tokens = attended_tokens if light else _read_tokens(attended_tokens, deployment.engine, batch)
+    static = deployment.engine.static_cache
+    if static and not light:
+        attended_tokens = static.read_tokens(attended_tokens, batch.cached_tokens + 1)
     read = attended_tokens + deployment.draft_tokens
     seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
     return Counts(
@@ -90,16 +90,6 @@ def _uncached_counts(batch: Batch, tokens: Floats, window: int | None) -> Counts
     )
 
 
-def _read_tokens(tokens: Array, engine: Engine, batch: Batch) -> Array:
-    """Return tokens rounded up to what an engine reads: a bucket, or all of a static cache; else as given."""
-    last, least = batch.cached_tokens + 1, engine.read_bucket
-    if engine.static_cache:
-        bucket = float(engine.bucket_size or last)
-        rounded: Floats = np.ceil(np.asarray(tokens, dtype=np.float64) / bucket) * bucket
-        return np.minimum(rounded, last)
-    return np.minimum(np.maximum(2.0 ** np.ceil(np.log2(tokens)), least), max(last, least)) if least else tokens
-
-
 def prefill_counts(
     deployment: Deployment, batch: Batch, *, past: int = 0, budget: int = 0, light: bool = False
 ) -> Counts:
@@ -107,13 +97,14 @@ def prefill_counts(
 
     Every step but the last is full. A static batch computes all prompts in one step; without chunked prefill no prompt
     is cut. `past`: tokens of each prompt that are cached already. `budget`: most tokens of a step, 0 for the
-    deployment's. An engine that pads prompts (`pads_prompts`) does not at the speed of light (`light`).
+    deployment's. A static cache's prompts are not padded at the speed of light (`light`).
 
     >>> from simulator.deployment.deployment import deploy
     >>> prefill_counts(deploy("llama-3.1-8b", "h100-sxm"), Batch(4, 1000, 1), budget=1500).tokens
     array([1500., 1500., 1000.])
     """
-    padding = batch.output_tokens if deployment.engine.pads_prompts and not light else 0
+    static = deployment.engine.static_cache
+    padding = batch.output_tokens if static and static.pads_prompts and not light else 0
     each = batch.prompt_tokens + padding
     prompts = batch.size * each
     budget = budget or (prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens)

@@ -87,7 +87,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
             because = f"the figures of {engine.id} do not tell fused attention from unfused"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take llama.cpp")
         values[name], texts[name] = _parsed(name, value, text), text
-        if name in OF_STATIC_CACHES and not engine.static_cache:
+        if name in OF_STATIC_CACHES and engine.static_cache is None:
             because = f"the cache of {engine.id} grows with its sequences"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take Optimum Habana")
         if name == "attention_backend" and name not in load_engine(engine.engine).spelling:

@@ -15,6 +15,7 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.engines.platforms import Platform
 from simulator.engines.refused import refuse_known
+from simulator.engines.static_cache import StaticCache
 from simulator.engines.static_reserve import StaticReserve
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.hardware.hardware import Hardware
@@ -34,6 +35,8 @@ USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 ALL_OF_IT = Figure(1.0, Source(text="nothing is known to change it", date="", evidence="derived"))
 NO_DRIFT = Figure(0.0, Source(text="nothing is known of it", date="", evidence="guess"))
+# Fields of an engine that hold settings of their own
+PARTS: dict[str, type[Strict]] = {"graph_capture": GraphCapture, "static_cache": StaticCache}
 RECALLED = Source(text="rules as documented for the engine, recalled", date="", evidence="guess")
 
 
@@ -121,10 +124,7 @@ class Engine(Profile):
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
     attention_backend: AttentionBackend = "auto"
     amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
-    read_bucket: Annotated[int, Field(ge=0)] = 0  # the cache is read up to the next power of two from so many tokens on
-    static_cache: bool = False  # and of a static batch up to the end of its sequences, in shapes that never change
-    bucket_size: Annotated[int, Field(ge=0)] = 0  # or to the next multiple of so many tokens, their end at most
-    reuse_cache: bool = True  # off: without buckets, a static cache begins with prompts padded to their sequences' end
+    static_cache: StaticCache | None = None  # none: the cache grows with its sequences
     graph_capture: GraphCapture = GraphCapture()
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
@@ -148,24 +148,23 @@ class Engine(Profile):
         return self.reservation == "contiguous"
 
     @property
-    def pads_prompts(self) -> bool:
-        """Whether prompts are computed as if they had the tokens already that will be generated."""
-        return self.static_cache and not self.reuse_cache and not self.bucket_size
-
-    @property
     def is_built_on_ggml(self) -> bool:
         """Whether it reads GGUF first, as engines built on GGML do; these compute layers on the CPU, too (-ngl)."""
         return self.reads[:1] == ("gguf",)
 
     def setting(self, name: str) -> Any:
-        """Return one of its settings, those of its captured graphs among them."""
-        return getattr(self.graph_capture if name in GraphCapture.model_fields else self, name)
+        """Return one of its settings, those of its parts among them; None where it lacks the part."""
+        part = next((part for part, kind in PARTS.items() if name in kind.model_fields), None)
+        return getattr(getattr(self, part), name, None) if part else getattr(self, name)
 
     def with_settings(self, values: Mapping[str, Any]) -> "Engine":
         """Return it with other settings, by the names of `setting`."""
-        of_graphs = {name: value for name, value in values.items() if name in GraphCapture.model_fields}
-        own = {name: value for name, value in values.items() if name not in of_graphs}
-        return self.model_copy(update={**own, "graph_capture": self.graph_capture.model_copy(update=of_graphs)})
+        changed, own = dict[str, Any](), dict(values)
+        for part, kind in PARTS.items():
+            of_part = {name: own.pop(name) for name in values if name in kind.model_fields}
+            if of_part:
+                changed[part] = getattr(self, part).model_copy(update=of_part)
+        return self.model_copy(update=own | changed)
 
     def platform(self, hardware: Hardware) -> Platform | None:
         """Return what it is on a device; NotModelledError where it does not run there, None where that is unknown."""

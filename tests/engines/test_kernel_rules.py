@@ -379,7 +379,7 @@ def test_a_compiled_graph_reads_the_cache_up_to_a_power_of_two():
     AWS measured 15.22 and 15.31 ms for them (Llama-3-8B, 8 sequences on inf2.48xlarge).
     """
     neuronx = deploy("llama-3-8b", "inferentia2", "transformers-neuronx")
-    exact = replace(neuronx, engine=neuronx.engine.model_copy(update={"read_bucket": 0}))
+    exact = replace(neuronx, engine=neuronx.engine.model_copy(update={"static_cache": None}))
 
     def read(prompt: int, output: int, deployment: Deployment = neuronx) -> set[float]:
         attended = prompt + np.arange(1.0, output)
