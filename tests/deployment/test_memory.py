@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch
+from simulator.deployment.cache_blocks import Groups
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
-from simulator.deployment.memory import Groups, MemoryPlan, memory_plan
+from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit, remedies_for
 from simulator.deployment.offload import Offload
 from simulator.deployment.setting_names import configure
