@@ -115,6 +115,6 @@ def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:
 def _tiers(deployment: Deployment, small: Sequence[StepLog]) -> dict[str, StepTable]:
     """Return step tables of the plain roofline and of the roofline fitted to the small loads."""
     most = max(log.limits["max_num_seqs"] for log in small)
-    roofline = deployment.step_model(light=True).table(MAX_TOKENS, most)
+    roofline = deployment.at_light.step_model().table(MAX_TOKENS, most)
     steps = typical_steps([log.steps for log in small], deployment.model.window)
     return {"roofline": roofline, "calibrated": fit_step_table(roofline, steps)}

@@ -54,18 +54,18 @@ class Batch:
         return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
 
 
-def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array, *, light: bool = False) -> Counts:
+def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
     """Return the counts of a decode step in which each request attends to `attended_tokens`, its new token included.
 
     `attended_tokens` is a number or an array of shape (steps,), as are the fields of the result. With speculation a
     request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; of a static cache
-    it reads whole buckets, but not at the speed of light (`light`).
+    it reads whole buckets, but not at the speed of light.
     """
     window, each = deployment.model.window, 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), window)
     static = deployment.engine.static_cache
-    if static and not light:
+    if static and not deployment.light:
         attended_tokens = static.read_tokens(attended_tokens, batch.cached_tokens + 1)
     read = attended_tokens + deployment.draft_tokens
     seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
@@ -90,21 +90,19 @@ def _uncached_counts(batch: Batch, tokens: Floats, window: int | None) -> Counts
     )
 
 
-def prefill_counts(
-    deployment: Deployment, batch: Batch, *, past: int = 0, budget: int = 0, light: bool = False
-) -> Counts:
+def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budget: int = 0) -> Counts:
     """Return the counts of the steps that compute the prompts one after the other; fields have shape (steps,).
 
     Every step but the last is full. A static batch computes all prompts in one step; without chunked prefill no prompt
     is cut. `past`: tokens of each prompt that are cached already. `budget`: most tokens of a step, 0 for the
-    deployment's. A static cache's prompts are not padded at the speed of light (`light`).
+    deployment's. A static cache's prompts are not padded at the speed of light.
 
     >>> from simulator.deployment.deployment import deploy
     >>> prefill_counts(deploy("llama-3.1-8b", "h100-sxm"), Batch(4, 1000, 1), budget=1500).tokens
     array([1500., 1500., 1000.])
     """
     static = deployment.engine.static_cache
-    padding = batch.output_tokens if static and static.pads_prompts and not light else 0
+    padding = batch.output_tokens if static and static.pads_prompts and not deployment.light else 0
     each = batch.prompt_tokens + padding
     prompts = batch.size * each
     budget = budget or (prompts if deployment.engine.policy == "static" else deployment.max_num_batched_tokens)

@@ -33,9 +33,10 @@ class CapturedGraphs:
     max_num_batched_tokens: int
     draft_tokens: int = 0
 
-    def of_steps(self, *, light: bool = False) -> Graphs:
-        """Return which steps they launch; `light`: without rows that only fill a step up."""
-        filled = () if light else (self.routed_sizes, self.batch_sizes, self._capture.graph_padding)
+    @property
+    def of_steps(self) -> Graphs:
+        """Which steps they launch, and how rows fill these up."""
+        filled = self.routed_sizes, self.batch_sizes, self._capture.graph_padding
         return Graphs(self.tokens, self.decode_tokens, self.decode_pieces_tokens, *filled)
 
     @property

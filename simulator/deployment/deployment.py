@@ -1,5 +1,6 @@
 """One replica: a model sharded over devices under an engine. Combinations that cannot work raise errors."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,8 +27,7 @@ from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Op, with_every_expert
-from simulator.roofline.collectives import host_bytes_per_s
-from simulator.roofline.graphs import NO_LAUNCHES
+from simulator.roofline.collectives import host_bytes_per_s, pcie_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
@@ -250,65 +250,68 @@ class Deployment:
         """Return the seconds outside of steps by prompt length, float64 of its shape; 0 at the speed of light."""
         return self.overheads.answer_s(prompt_tokens) * (not self.light)
 
+    @cached_property
+    def at_light(self) -> "Deployment":
+        """The same at the speed of light; what has been computed of it holds there, too."""
+        found = copy(self)
+        object.__setattr__(found, "light", True)
+        return found
+
     def step_table(self) -> StepTable:
         """Return the seconds of steps up to the limits of tokens and sequences, times `step_factor`."""
-        table = self.step_model(light=self.light).table(self.max_num_batched_tokens, self.max_num_seqs)
-        return table.times(self.step_factor)
+        return self.step_model().table(self.max_num_batched_tokens, self.max_num_seqs).times(self.step_factor)
 
     def step_floor(self) -> StepFloor:
         """Return lower bounds of the seconds of `step_table`, times `step_factor`."""
-        floor = step_floor(self.step_model(light=self.light), self.max_num_batched_tokens, self.max_num_seqs)
-        return floor.times(self.step_factor)
+        return step_floor(self.step_model(), self.max_num_batched_tokens, self.max_num_seqs).times(self.step_factor)
 
-    def step_model(self, *, light: bool = False) -> StepModel:
-        """Return the model of a step's seconds; `light`: at data-sheet peaks, without any overhead of the engine."""
-        offload, engine, overheads, kernels = self.settings.offload, self.engine, self.overheads, self.kernels
-        on_host = host_cost(self.hardware, engine, offload, light=light) if host_layers(self.model, offload) else None
+    def step_model(self) -> StepModel:
+        """Return the model of a step's seconds."""
+        offload, engine, kernels = self.settings.offload, self.engine, self.kernels
+        on_host = host_layers(self.model, offload)
         waits = kernels.fitted.prompt_launch_s and not engine.async_scheduling  # the device, for the sampler
-        slowness = host_slowness(self.hardware) if waits else 1.0
-        ranks = self.layout.dp  # each rank has a process for its own sequences
-        times = {
-            "step_s": overheads.step_s * slowness + (overheads.ranks_s if ranks > 1 else 0.0),
-            "sequence_s": overheads.sequence_s / ranks,
-            "cached_token_s": overheads.cached_token_s / ranks,
-        }
-        return StepModel(
-            self._step_ops(light=light),
+        found = StepModel(
+            self._step_ops(),
             self.hardware,
-            overheads.model_copy(update=times),
-            light=light,
+            self.overheads.of_rank(self.layout.dp, host_slowness(self.hardware) if waits else 1.0),
+            light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,
             draft_tokens=self.draft_tokens,
             num_scheduler_steps=engine.num_scheduler_steps,
             micro_batch_tokens=engine.micro_batch_tokens,
-            loaded_token_s=self._loaded_token_s(light=light),
-            host_cost=on_host,
+            loaded_token_s=self._loaded_token_s(),
+            host_cost=host_cost(self.hardware, engine, offload, light=self.light) if on_host else None,
             context_tokens=self.context_tokens,
-            least_s=0.0 if light else step_launches_s(kernels, self.hardware, self.layout, self.model, overheads),
-            launches=NO_LAUNCHES if light else launches_s(kernels, self.hardware, self.model, self._step_ops()),
-            graphs=self.graphs.of_steps(light=light),
+        )
+        if self.light:
+            return found
+        return replace(
+            found,
+            least_s=step_launches_s(kernels, self.hardware, self.layout, self.model, self.overheads),
+            launches=launches_s(kernels, self.hardware, self.model, found.ops),
+            graphs=self.graphs.of_steps,
         )
 
-    def _step_ops(self, *, light: bool = False) -> tuple[Op, ...]:
-        """Return the ops of a step, of adapters and the sampler too.
-
-        `light`: without experts that no router chose, and without what pads experts.
-        """
-        ops = with_every_expert(self.ops) if self.engine.every_expert and not light else self.ops
-        ops = ops if light else tuple(self.kernels.padded(op, self.hardware) for op in ops)
-        if self.kernels.rules.fuses_norms and self.layout.tp > 1 and not light:
-            ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
+    def _step_ops(self) -> tuple[Op, ...]:
+        """Return the ops of a step, of adapters and the sampler too; at the speed of light without padding."""
+        ops = self.ops
+        if not self.light:
+            ops = with_every_expert(ops) if self.engine.every_expert else ops
+            ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
+            if self.kernels.rules.fuses_norms and self.layout.tp > 1:
+                ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
-        if light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
+        if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops
         return (*ops, sorting(self.model.vocab))
 
-    def _loaded_token_s(self, *, light: bool) -> float:
+    def _loaded_token_s(self) -> float:
         """Return the seconds to load one token's KV cache from the host over PCIe; devices load in parallel."""
         if not self.settings.offload.cache_bytes:
             return 0.0
-        return self.model.cache_bytes(1, self.layout) / host_bytes_per_s(self.hardware, light=light)
+        link_bytes_per_s = (pcie_bytes_per_s if self.light else host_bytes_per_s)(self.hardware)
+        return self.model.cache_bytes(1, self.layout) / link_bytes_per_s
 
     def __repr__(self) -> str:
         return f"Deployment({self}, {self.engine.id})"

@@ -134,7 +134,7 @@ class Estimate(Framed):
     @cached_property
     def models(self) -> tuple[StepModel, StepModel]:
         """The step model of the prediction, and the one at the speed of light."""
-        return self.deployment.step_model(light=self.deployment.light), self.deployment.step_model(light=True)
+        return self.deployment.step_model(), self.deployment.at_light.step_model()
 
     @cached_property
     def request(self) -> Phase:
@@ -155,10 +155,13 @@ class Estimate(Framed):
     @cached_property
     def prefill(self) -> Phase:
         """The steps that compute the prompts."""
-        return self._phase(*(self._prefill_counts(self._chunk_tokens, light=model.light) for model in self.models))
+        return self._phase(*(self._prefill_counts(model, self._chunk_tokens) for model in self.models))
 
-    def _prefill_counts(self, budget: int, *, light: bool = False) -> Counts:
-        return prefill_counts(self.deployment, self.batch, past=self.batch.context_tokens, budget=budget, light=light)
+    def _prefill_counts(self, model: StepModel, budget: int) -> Counts:
+        return prefill_counts(self._at(model), self.batch, past=self.batch.context_tokens, budget=budget)
+
+    def _at(self, model: StepModel) -> Deployment:
+        return self.deployment.at_light if model.light else self.deployment
 
     @property
     def _chunk_tokens(self) -> int:
@@ -172,7 +175,7 @@ class Estimate(Framed):
             return phase_s
         if model.light:
             return phase_s / stages
-        counts = self._prefill_counts(chunk)
+        counts = self._prefill_counts(model, chunk)
         steps_s = np.broadcast_to(model.seconds(counts), np.shape(counts.steps)).tolist()
         return overlapped_s(steps_s, len(self.deployment.model.layer_names), stages, kernels_per_layer(self.deployment))
 
@@ -182,7 +185,7 @@ class Estimate(Framed):
         return self._phase(*(self._decode_counts(model, self.batch.middle_tokens) for model in self.models))
 
     def _decode_counts(self, model: StepModel, attended_tokens: Array) -> Counts:
-        return decode_counts(self.deployment, self.batch, attended_tokens, light=model.light)
+        return decode_counts(self._at(model), self.batch, attended_tokens)
 
     def _phase(self, counts: Counts, light_counts: Counts) -> Phase:
         model, light_model = self.models

@@ -156,7 +156,7 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
             replace(_asked(deployment), **layout),
             replace(deployment.settings, **settings),
         )
-        changed.step_model(light=True).seconds(Counts(steps=1.0, tokens=1.0))
+        changed.at_light.step_model().seconds(Counts(steps=1.0, tokens=1.0))
         plan = memory_plan(changed)
         _refuse_host_misfit(plan)
     except InfercastError:  # a layout that does not divide the model is no remedy

@@ -14,9 +14,10 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.operations import Counts, Experts, Op
 from simulator.profile import Source
-from simulator.roofline.collectives import host_bytes_per_s
+from simulator.roofline.collectives import host_bytes_per_s, pcie_bytes_per_s
 from simulator.roofline.cost import Cost
 from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 from simulator.units import gibibytes
 
 COPIED_FROM_TOKENS = 32  # from here on llama.cpp multiplies on the device (GGML_OP_OFFLOAD_MIN_BATCH)
@@ -159,9 +160,9 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
     computes it there: T = T_device + weight bytes / PCIe rate.
     """
     host = host_of(hardware, offload)
-    cpu = Rates(host, engine.kernels_on(host), light=light)
-    device = Rates(hardware, engine.kernels_on(hardware), light=light)
-    rate = host_bytes_per_s(hardware, light=light)
+    rates = LightRates if light else Rates
+    cpu, device = rates(host, engine.kernels_on(host)), rates(hardware, engine.kernels_on(hardware))
+    link_bytes_per_s = pcie_bytes_per_s(hardware) if light else host_bytes_per_s(hardware)
 
     def cost(op: Op, counts: Counts) -> Cost:
         computed = cpu.cost(op, counts)
@@ -169,7 +170,7 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
             return computed
         copied = device.cost(op, counts)
         weights = replace(op, cache_bytes=Counts(), activation_bytes=Counts())
-        copy_s = weights.bytes_read(counts) * op.repeats / rate
+        copy_s = weights.bytes_read(counts) * op.repeats / link_bytes_per_s
         over_link = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
         there = np.asarray(counts.tokens) >= COPIED_FROM_TOKENS
         return over_link.where(there, computed)

@@ -56,6 +56,15 @@ class Overheads(Strict):
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
 
+    def of_rank(self, ranks: int, host_slowness: float = 1.0) -> "Overheads":
+        """Return the times of one rank of data-parallel attention, whose process has its own sequences alone.
+
+        `host_slowness`: how many times longer than on a current x86 server the host takes for a step.
+        """
+        each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
+        step_s = self.step_s * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
+        return self.model_copy(update={"step_s": step_s, **each})
+
     def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, Floats]:
         """Return the seconds of requests outside the steps by what takes them, in the order in which it happens.
 

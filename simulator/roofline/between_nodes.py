@@ -99,9 +99,9 @@ def network_of(hardware: Hardware) -> Network:
     return hardware.network
 
 
-def network_bytes_per_s(hardware: Hardware, *, light: bool = False) -> float:
-    """Return the bytes/s of one device to other nodes, NETWORK_FRACTION of its line rate; `light`: all of it."""
-    return float(network_of(hardware).bytes_per_s) * (1.0 if light else float(NETWORK_FRACTION))
+def network_bytes_per_s(hardware: Hardware) -> float:
+    """Return the bytes/s of one device to other nodes, NETWORK_FRACTION of its line rate."""
+    return float(network_of(hardware).bytes_per_s) * float(NETWORK_FRACTION)
 
 
 def all_reduce_s(shape: Shape, sent_bytes: Array, inside: InNode, hardware: Hardware) -> tuple[Array, float]:
@@ -168,7 +168,7 @@ def least_all_to_all_s(shape: Shape, op: Op, sent_bytes: Array, link_bytes_per_s
     Shapes as in `all_reduce_s`.
     """
     crossing = min(shape.once_per_node(op.choices), shape.away) if op.choices else shape.away
-    network_s = sent_bytes * crossing / network_bytes_per_s(hardware, light=True)
+    network_s = sent_bytes * crossing / network_of(hardware).bytes_per_s
     least: Array = np.maximum(sent_bytes * (1 - shape.away) / link_bytes_per_s, network_s)
     return least
 
@@ -179,5 +179,5 @@ def least_all_reduce_s(shape: Shape, sent_bytes: Array, link_bytes_per_s: float,
     max(2 (g-1)/g S / link, 2 (m-1)/m S / (g network)), at line rate; shapes as in `all_reduce_s`.
     """
     inside = 2 * (shape.each - 1) / shape.each / link_bytes_per_s
-    across = 2 * (shape.nodes - 1) / shape.nodes / (shape.each * network_bytes_per_s(hardware, light=True))
+    across = 2 * (shape.nodes - 1) / shape.nodes / (shape.each * network_of(hardware).bytes_per_s)
     return sent_bytes * max(inside, across)

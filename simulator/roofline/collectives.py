@@ -22,8 +22,6 @@ from simulator.roofline.between_nodes import (
     all_reduce_s,
     all_to_all_s,
     direct_latency_s,
-    least_all_reduce_s,
-    least_all_to_all_s,
     network_bytes_per_s,
     network_of,
 )
@@ -57,16 +55,16 @@ class Transfer(NamedTuple):
 
 
 class Links:
-    """Links of a device under an engine's collectives (KernelRules); `light`: at their peak, without latency.
+    """Links of a device under an engine's collectives (KernelRules).
 
     One shot: each device sends all that it has to all others, which takes a link to each of them. Two stages, each with
     a barrier, take the latency twice: on eight H100 that is within 13 % of measured times from 4 KiB to 4 MiB (kernel
-    tables), where the latency once is 32 % short at 1 MiB. Numbers of `reduced_bits` are sent at the speed of light,
-    too; what it takes to quantise them is not counted.
+    tables), where the latency once is 32 % short at 1 MiB. What it takes to quantise numbers of
+    `reduced_bits` is not counted.
     """
 
-    def __init__(self, hardware: Hardware, kernels: Kernels, *, light: bool) -> None:
-        self.hardware, self.kernels, self.light = hardware, kernels, light
+    def __init__(self, hardware: Hardware, kernels: Kernels) -> None:
+        self.hardware, self.kernels = hardware, kernels
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a step, once.
@@ -117,32 +115,26 @@ class Links:
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = moved_bytes / bus_bytes_per_s
         sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
-        real = sums and not self.light
         linked = self.hardware.link is not None and self.hardware.link.devices >= devices
-        staged = real and rules.staged and devices in STAGED_BYTES and linked
+        staged = sums and rules.staged and devices in STAGED_BYTES and linked
         if staged:
             link_s = link_s + latency_s
-        ring = None if self.light else self.hardware.achievable.ring_all_reduce.get(devices)
+        ring = self.hardware.achievable.ring_all_reduce.get(devices)
         if ring is not None:
             more_s = ring.latency_s * self.kernels.fitted.link - latency_s
             link_s = np.minimum(link_s, moved_bytes / self._reached(ring) + more_s)
         once_s = counts.dot(op.link_bytes) * (devices - 1) / bus_bytes_per_s
         if staged:
             link_s = np.where(counts.dot(op.link_bytes) < STAGED_BYTES[devices], once_s, link_s)
-        if rules.one_shot_tokens and real and linked:
+        if rules.one_shot_tokens and sums and linked:
             link_s = np.where(counts.tokens <= rules.one_shot_tokens, once_s, link_s)
-        if rules.reduced_bits and sums and devices in LONG_BYTES:
-            quick_s = moved_bytes / bus_bytes_per_s * (rules.reduced_bits / WIDE_BITS)
-            link_s = np.where(counts.dot(op.link_bytes) >= LONG_BYTES[devices], quick_s, link_s)
+        link_s = quick_reduced(op, counts, link_s, moved_bytes / bus_bytes_per_s, rules.reduced_bits)
         return Transfer(link_s, latency_s)
 
     def _all_reduce_over_nodes(self, op: Op, counts: Counts) -> Transfer:
         """NCCL's, whatever the engine has of its own for a node (between_nodes.all_reduce_s)."""
         nodes = self.hardware.nodes(op.link_devices)
         shape, sent_bytes = Shape(nodes, op.link_devices // nodes), counts.dot(op.link_bytes)
-        if self.light:
-            link = self._link_bytes_per_s() if shape.each > 1 else math.inf
-            return Transfer(least_all_reduce_s(shape, sent_bytes, link, self.hardware), 0.0)
         ring = self.hardware.achievable.ring_all_reduce.get(shape.each)
         if shape.each == 1:
             inside = InNode(0.0, math.inf)
@@ -156,46 +148,38 @@ class Links:
         """T = latency + bytes to other devices / rate; over nodes, between_nodes.all_to_all_s.
 
         Where tokens are gathered (gathers_tokens), each goes to all R - 1 other ranks, not to those of its experts.
-        Those of `sends_quantized` have the bits of the experts' format on their way there; at the speed of light, 16.
+        Those of `sends_quantized` have the bits of the experts' format on their way there.
         """
         sent_bytes = counts.dot(op.link_bytes)
-        if op.format in self.kernels.rules.sends_quantized and not self.light:
+        if op.format in self.kernels.rules.sends_quantized:
             sent_bytes = sent_bytes * (number_format(op.format).bits / WIDE_BITS)
         if op.link_devices <= self.hardware.node_devices:
             latency_s, bytes_per_s = self._collective(op.link_devices)
-            if self.hardware.node_devices <= (self.kernels.rules.gathers_tokens or 0.0) and not self.light:
+            if self.hardware.node_devices <= (self.kernels.rules.gathers_tokens or 0.0):
                 sent_bytes = sent_bytes * (op.link_devices - 1) / others(op.link_devices, op.choices)
             return Transfer(sent_bytes / bytes_per_s, latency_s)
         nodes = self.hardware.nodes(op.link_devices)
         shape = Shape(nodes, op.link_devices // nodes)
         bytes_per_s = self._collective(shape.each)[1] if shape.each > 1 else math.inf
-        if self.light:
-            return Transfer(least_all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware), 0.0)
         latency_s = direct_latency_s(self.hardware)
         return Transfer(all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware) - latency_s, latency_s)
 
     def _send(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / rate, the mean of all sends: those that leave a node take the network.
 
-        Within a node, no faster than an all-reduce of two devices. `sends_residual`: two tensors of one size. Stages
-        lie one after another, each on neighbours: k = node / (devices of a stage) of them in a node, so that
-        (stages - 1) // k of the stages - 1 sends leave one.
+        Within a node, no faster than an all-reduce of two devices. `sends_residual`: two tensors of one size.
         """
-        stages, most = op.repeats + 1, self.hardware.node_devices
-        if op.link_devices <= most:
-            each_s, latency_s = 1 / self._pair_bytes_per_s(), float(SEND_LATENCY_S)
-        else:
-            away = op.repeats // max(1, most * stages // op.link_devices) / op.repeats
-            inside_s = (1 - away) / self._pair_bytes_per_s() if away < 1 else 0.0
-            each_s = away / network_bytes_per_s(self.hardware, light=self.light) + inside_s
-            latency_s = away * self._send_latency_s + (1 - away) * SEND_LATENCY_S
-        tensors = 2.0 if self.kernels.rules.sends_residual and not self.light else 1.0
-        return Transfer(tensors * counts.dot(op.link_bytes) * each_s, 0.0 if self.light else latency_s)
+        away = sends_away(op, self.hardware)
+        each_s, latency_s = ((1 - away) / self._pair_bytes_per_s() if away < 1 else 0.0), (1 - away) * SEND_LATENCY_S
+        if away:
+            each_s += away / network_bytes_per_s(self.hardware)
+            latency_s += away * self._send_latency_s
+        tensors = 2.0 if self.kernels.rules.sends_residual else 1.0
+        return Transfer(tensors * counts.dot(op.link_bytes) * each_s, latency_s)
 
     def _host_link(self, op: Op, counts: Counts) -> Transfer:
         """T = latency + bytes / PCIe rate: weights from the host's memory."""
-        link_s = op.bytes_read(counts) / host_bytes_per_s(self.hardware, light=self.light)
-        return Transfer(link_s, 0.0 if self.light else float(SEND_LATENCY_S))
+        return Transfer(op.bytes_read(counts) / host_bytes_per_s(self.hardware), float(SEND_LATENCY_S))
 
     @property
     def _send_latency_s(self) -> float:
@@ -204,8 +188,6 @@ class Links:
 
     def _collective(self, devices: int) -> tuple[float, float]:
         """Return the latency and the bus bandwidth of a collective over so many devices."""
-        if self.light:
-            return 0.0, self._link_bytes_per_s()
         known: dict[int, Collective] = self.hardware.achievable.all_reduce
         members = devices * self.hardware.seen_as
         size = min((each for each in known if each >= members), default=max(known, default=0))
@@ -222,25 +204,49 @@ class Links:
 
     def _pair_bytes_per_s(self) -> float:
         """Bytes per second from a device to another one in its node; the link's own where no all-reduce is known."""
-        known = self.hardware.achievable.all_reduce and not self.light
-        return self._collective(2)[1] if known else self._link_bytes_per_s()
-
-    def _link_bytes_per_s(self) -> float:
-        if self.hardware.link:
-            return self.hardware.link.bytes_per_s
-        if self.hardware.pcie_bytes_per_s:
-            return self.hardware.pcie_bytes_per_s
-        raise NotModelledError(
-            f"several {self.hardware.name}", "the profile has no link between devices", "Use one device"
-        )
+        return self._collective(2)[1] if self.hardware.achievable.all_reduce else link_bytes_per_s(self.hardware)
 
 
-def host_bytes_per_s(hardware: Hardware, *, light: bool) -> float:
-    """Return the bytes/s between a device and the memory of its host, PCIE_FRACTION of PCIe's own; `light`: all of it.
+def link_bytes_per_s(hardware: Hardware) -> float:
+    """Return the bytes/s of a device's link to others of its node, by its data sheet.
 
-    Raises ProfileError for a device without a PCIe link.
+    Raises NotModelledError for a device without one.
     """
+    if hardware.link:
+        return hardware.link.bytes_per_s
+    if hardware.pcie_bytes_per_s:
+        return hardware.pcie_bytes_per_s
+    raise NotModelledError(f"several {hardware.name}", "the profile has no link between devices", "Use one device")
+
+
+def quick_reduced(op: Op, counts: Counts, link_s: Array, quick_s: Array, bits: float | None) -> Array:
+    """Return the seconds of an all-reduce, `quick_s` x bits / 16 of those that QuickReduce takes; else `link_s`."""
+    if not bits or not op.link_bytes.tokens or op.link_devices not in LONG_BYTES:
+        return link_s
+    is_long = counts.dot(op.link_bytes) >= LONG_BYTES[op.link_devices]
+    found: Array = np.where(is_long, quick_s * (bits / WIDE_BITS), link_s)
+    return found
+
+
+def sends_away(op: Op, hardware: Hardware) -> float:
+    """Return the share of the sends between pipeline stages that leave a node.
+
+    Stages lie one after another, each on neighbours: k = node / (devices of a stage) of them in a node, so that
+    (stages - 1) // k of the stages - 1 sends leave one.
+    """
+    if op.link_devices <= hardware.node_devices:
+        return 0.0
+    return op.repeats // max(1, hardware.node_devices * (op.repeats + 1) // op.link_devices) / op.repeats
+
+
+def host_bytes_per_s(hardware: Hardware) -> float:
+    """Return the bytes/s between a device and the memory of its host, PCIE_FRACTION of PCIe's own."""
+    return pcie_bytes_per_s(hardware) * float(PCIE_FRACTION)
+
+
+def pcie_bytes_per_s(hardware: Hardware) -> float:
+    """Return PCIe's bytes/s between a device and its host. Raises ProfileError for a device without such a link."""
     if hardware.pcie_bytes_per_s is None:
         because = "the profile has no link to its host"
         raise ProfileError(f"offloading from {hardware.name}", because, "Leave offloading out, or add pcie_bytes_per_s")
-    return float(hardware.pcie_bytes_per_s) * (1.0 if light else float(PCIE_FRACTION))
+    return float(hardware.pcie_bytes_per_s)

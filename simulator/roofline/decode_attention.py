@@ -36,14 +36,13 @@ def updates_states(op: Op) -> bool:
 
 
 class DecodeAttentionRates:
-    """Decode attention of an engine's kernels on a device; `light`: at the data sheet's peaks, without overhead.
+    """Decode attention of an engine's kernels on a device.
 
     `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
     """
 
-    def __init__(self, hardware: Hardware, kernels: Kernels, context_tokens: int, *, light: bool) -> None:
-        self.hardware, self.kernels, self.light = hardware, kernels, light
-        self.context_tokens = context_tokens
+    def __init__(self, hardware: Hardware, kernels: Kernels, context_tokens: int) -> None:
+        self.hardware, self.kernels, self.context_tokens = hardware, kernels, context_tokens
 
     def seconds(self, op: Op, counts: Counts, flops_per_s: float) -> DecodeSeconds:
         """Return F / P + t_fp8, max(B / (m W), B g / (h W)) and t0; linear in the tokens read, so that steps add up.
@@ -57,8 +56,6 @@ class DecodeAttentionRates:
         """
         compute_s = counts.dot(op.flops) / flops_per_s
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
-        if self.light:
-            return DecodeSeconds(compute_s, memory_s, 0.0)
         require(self.hardware, "decode_attention")
         rates = self.hardware.achievable.decode_attention
         memory = self.cache_fraction(rates, op)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import numpy as np
 
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.kernels import Kernels
-from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware, PeakName, require
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op, pairs
@@ -16,13 +15,14 @@ from simulator.roofline.collectives import Links
 from simulator.roofline.cost import Cost
 from simulator.roofline.decode_attention import CONVERSION_FLOPS, DecodeAttentionRates
 from simulator.roofline.gemm_rates import GemmRates
+from simulator.roofline.speed_of_light import no_peak
 from simulator.roofline.weight_only import unpacked
 
 LONG_PROMPT = 4096  # tokens at which fused attention is compared with unfused (KernelRules.fuses_if_faster)
 
 
 class Rates:
-    """Achieved rates of an engine's kernels on a device; `light`: the data sheet's peaks and no overhead.
+    """Achieved rates of an engine's kernels on a device; LightRates are those of its data sheet.
 
     `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
     `seconds_alone`: costs have their seconds and nothing that these are made of, for tables of many steps.
@@ -33,15 +33,14 @@ class Rates:
         hardware: Hardware,
         kernels: Kernels | None = None,
         *,
-        light: bool = False,
         context_tokens: int = CAPTURED_TOKENS,
         seconds_alone: bool = False,
     ) -> None:
-        self.hardware, self.light, self.seconds_alone = hardware, light, seconds_alone
+        self.hardware, self.seconds_alone = hardware, seconds_alone
         self.kernels = kernels or Kernels()
-        self.decoding = DecodeAttentionRates(hardware, self.kernels, context_tokens, light=light)
+        self.decoding = DecodeAttentionRates(hardware, self.kernels, context_tokens)
         self.gemms = GemmRates(hardware, self.kernels)
-        self._links = Links(hardware, self.kernels, light=light)
+        self._links = Links(hardware, self.kernels)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -63,19 +62,19 @@ class Rates:
         Raises ProfileError where the device has no peak for any type that the format can be multiplied in.
         """
         own, *wider = number_format(stored).compute
-        weight_only = () if self.light else self.kernels.rules.weight_only
-        if not self.light and (experts := self.kernels.experts_of(stored, self.hardware, None)) and experts.inputs:
+        weight_only = self.kernels.rules.weight_only
+        if (experts := self.kernels.experts_of(stored, self.hardware, None)) and experts.inputs:
             own = experts.inputs
         peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
             if name in peaks and name not in weight_only:
                 return name, peaks[name]
-        raise ProfileError(f"{self.hardware.name} with {stored}", "the profile has no peak for it", "Add one")
+        raise no_peak(self.hardware, stored)
 
     def peaks(self, stored: str) -> tuple[str, dict[PeakName, Figure]]:
         """Return the unit that multiplies a format, as a field of Hardware, and its peaks in FLOP/s."""
         rules = self.kernels.rules
-        vector = rules.vector_only and not self.light and stored.partition("@")[0] not in rules.amx
+        vector = rules.vector_only and stored.partition("@")[0] not in rules.amx
         if vector and self.hardware.vector_flops_per_s:
             return "vector_flops_per_s", self.hardware.vector_flops_per_s
         return "peak_flops_per_s", self.hardware.peak_flops_per_s
@@ -87,7 +86,7 @@ class Rates:
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
-        apart = None if self.light else unpacked(op, counts, self.kernels, self.hardware, self.peak(op.format)[0])
+        apart = unpacked(op, counts, self.kernels, self.hardware, self.peak(op.format)[0])
         if apart is None:
             return few
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
@@ -96,19 +95,14 @@ class Rates:
         return many._replace(seconds=many.seconds + moved_s).where(apart.holds, few)
 
     def _multiplied(self, op: Op, counts: Counts) -> Cost:
-        """T = kernel + t0 (GemmRates.seconds); at the speed of light the longer of F / P and B / W."""
-        name, peak = self.peak(op.format)
-        if not self.light:
-            found = self.gemms.seconds(op, counts, name, peak)
-            alone_s = {"compute_s": found.compute_s, "memory_s": found.memory_s}
-            return self._made(op, counts, found.kernel_s, found.launch_s, **alone_s)
-        compute_s, memory_s = counts.dot(op.flops) / peak, op.bytes_read(counts) / self.hardware.memory_bytes_per_s
-        return self._made(op, counts, np.maximum(compute_s, memory_s), compute_s=compute_s, memory_s=memory_s)
+        """T = kernel + t0 (GemmRates.seconds)."""
+        found = self.gemms.seconds(op, counts, *self.peak(op.format))
+        alone_s = {"compute_s": found.compute_s, "memory_s": found.memory_s}
+        return self._made(op, counts, found.kernel_s, found.launch_s, **alone_s)
 
     def _decode_attention(self, op: Op, counts: Counts) -> Cost:
         """T = t0 + the longer of what attention computes and reads (DecodeAttentionRates)."""
-        share = 1.0 if self.light else self._prefill_rates()[0]
-        found = self.decoding.seconds(op, counts, share * self.peak(op.format)[1])
+        found = self.decoding.seconds(op, counts, self._prefill_rates()[0] * self.peak(op.format)[1])
         kernel_s = np.maximum(found.compute_s, found.memory_s)
         return self._made(op, counts, kernel_s, found.launch_s, compute_s=found.compute_s, memory_s=found.memory_s)
 
@@ -133,7 +127,7 @@ class Rates:
 
     def writes_scores(self, op: Op) -> bool:
         """Whether attention of prompts is two GEMMs, and the scores between them pass through memory."""
-        return bool(self.kernels.rules.score_bytes) and not self.light and not self.fuses(op)
+        return bool(self.kernels.rules.score_bytes) and not self.fuses(op)
 
     def fuses(self, op: Op) -> bool:
         """Whether attention is fused where it may be either: if a prompt of `LONG_PROMPT` tokens is faster so.
@@ -148,11 +142,10 @@ class Rates:
         return bool(self._fused_attention(op, prompt).seconds <= self._unfused_attention(op, prompt).seconds)
 
     def _fused_attention(self, op: Op, counts: Counts) -> Cost:
-        compute, half_tokens = (1.0, 0.0) if self.light else self._prefill_rates()
+        compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         flops = counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
-        padding = 1.0 if self.light else self.kernels.head_padding(op, self.hardware)
-        compute_s = padding * flops / (compute * self.peak(op.format)[1])
+        compute_s = self.kernels.head_padding(op, self.hardware) * flops / (compute * self.peak(op.format)[1])
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
@@ -176,12 +169,10 @@ class Rates:
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
-        width = float(self.hardware.memory_bytes_per_s)
-        starts = not self.light and not self.kernels.is_beside(op)
-        own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0) if starts else 0.0
+        own_s = 0.0 if self.kernels.is_beside(op) else float(self.hardware.achievable.elementwise_launch_s or 0.0)
         launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
-        memory_s = op.bytes_read(counts) / (width if self.light else elementwise_bytes_per_s(self.hardware))
-        if op.experts is not None and op.experts.ranks > 1 and not self.light:
+        memory_s = op.bytes_read(counts) / elementwise_bytes_per_s(self.hardware)
+        if op.experts is not None and op.experts.ranks > 1:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
         return self._made(op, counts, memory_s, launch_s, memory_s=memory_s)
 

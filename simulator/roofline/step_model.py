@@ -17,6 +17,7 @@ from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.cost import Cost
 from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 
 
 class StepTable(NamedTuple):
@@ -65,7 +66,8 @@ ONES = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  #
 class StepModel:
     """Seconds of one engine step: the sum of its ops, of the ops that draft for it, and of the engine's host time.
 
-    `kernels`: None for those that the device was measured with. `light`: the speed of light, without any overhead.
+    `kernels`: None for those that the device was measured with. `light`: the speed of light (LightRates), without any
+    overhead.
     """
 
     ops: tuple[Op, ...]
@@ -86,14 +88,11 @@ class StepModel:
     seconds_alone: bool = False  # without what the seconds of an op are made of
 
     @cached_property
-    def _rates(self) -> Rates:
-        return Rates(
-            self.hardware,
-            self.kernels,
-            light=self.light,
-            context_tokens=self.context_tokens,
-            seconds_alone=self.seconds_alone,
-        )
+    def _rates(self) -> Rates | LightRates:
+        placed, alone = (self.hardware, self.kernels), self.seconds_alone
+        if self.light:
+            return LightRates(*placed, seconds_alone=alone)
+        return Rates(*placed, context_tokens=self.context_tokens, seconds_alone=alone)
 
     def explain(self, counts: Counts) -> list[Cost]:
         """Return the cost of each op, in the order of execution, and of the engine's host time.

@@ -217,7 +217,7 @@ def answers_of(
     if not light:
         return found, None
     try:
-        return found, asked.on(replace(asked.deployment, light=True)).answer()
+        return found, asked.on(asked.deployment.at_light).answer()
     except InfercastError as error:
         return found, error
 

@@ -55,7 +55,7 @@ def recorded(tmp_path_factory, deployment) -> Path:
     folder = tmp_path_factory.mktemp("logs")
     executor = _Blank(Transformer(load_checkpoint("random-tiny"), Build(num_blocks=600)))
     limits = engine_limits(executor.transformer, 16, 256)
-    light = deployment.step_model(light=True).table(2048, 16)
+    light = deployment.at_light.step_model().table(2048, 16)
     truth = StepTable(3 * light.token_s + 2e-3, 3 * light.logit_s, 3 * light.slopes)
 
     def engine(requests: Requests, prompts: list[list[int]]):

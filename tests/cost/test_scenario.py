@@ -129,7 +129,7 @@ def test_replicas_multiply_throughput_and_leave_latencies():
 
 
 def test_nothing_is_faster_than_light_and_light_knows_no_front_end():
-    light = replace(LOOP, deployment=replace(LLAMA, light=True))
+    light = replace(LOOP, deployment=LLAMA.at_light)
     assert light.table.token_s[100] < LOOP.table.token_s[100]
     assert (light.deployment.stream_s, float(light.deployment.request_s(1000))) == (0.0, 0.0)
     told, ideal = (each.simulated().metrics for each in (LOOP, light))
@@ -212,7 +212,7 @@ def test_steps_that_an_engine_gathers_prompts_for_are_waited_for():
     (plain, at_once_s), (_, gathered_s) = ttft_s(0), ttft_s(5)
     assert gathered_s - at_once_s == pytest.approx(5 * plain.metrics["tpot"]["mean"])
     ideal = replace(LLAMA, engine=LLAMA.engine.model_copy(update={"gathered_steps": 5}), light=True)
-    light = replace(LLAMA, light=True)
+    light = LLAMA.at_light
     found = [replace(LOOP, deployment=each).report(LOOP.workload).metrics["ttft"]["mean"] for each in (ideal, light)]
     assert found[0] == found[1]
 

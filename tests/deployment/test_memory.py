@@ -359,7 +359,7 @@ def test_kernels_read_and_multiply_what_pads_experts():
     growth = 3072 * 512 / (2880 * 360)
     assert of_padded.expert_bytes == pytest.approx(growth * of_plain.expert_bytes)
     assert of_padded.flops.tokens == pytest.approx(growth * of_plain.flops.tokens)
-    light = next(op for op in padded.step_model(light=True).ops if op.name == "experts down")
+    light = next(op for op in padded.at_light.step_model().ops if op.name == "experts down")
     assert light.expert_bytes == of_plain.expert_bytes
     dense = deploy("llama-3.1-8b", "b200-sxm", "vllm-0.19")
     assert dense.step_model().ops == dense.ops

@@ -48,7 +48,7 @@ def test_what_a_client_receives_at_once_is_streamed_at_once():
 
 
 def test_at_the_speed_of_light_nothing_is_outside_the_steps():
-    found = estimate(replace(deployment(), light=True), Batch(4, 128, 2))
+    found = estimate(deployment().at_light, Batch(4, 128, 2))
     assert found.request.ops == ()
     assert found.expected.ttft_s == pytest.approx(found.light.ttft_s)
 

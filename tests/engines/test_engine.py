@@ -356,7 +356,7 @@ def test_eager_transformers_waits_for_its_host(device):
     assert one == pytest.approx(host_s)
     assert sixteen == pytest.approx(host_s)
     assert deployment.step_model().seconds(count([Sequence(2000, 0)])) > host_s
-    assert deployment.step_model(light=True).seconds(count([Sequence(1, 100)])) < host_s / 2
+    assert deployment.at_light.step_model().seconds(count([Sequence(1, 100)])) < host_s / 2
 
 
 def test_other_engines_do_not_wait_for_python():

@@ -26,6 +26,7 @@ from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.roofline.gemm import soft_maximum
 from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 from simulator.validation.measurements import Setup
 from simulator.validation.setups import place
 from simulator.validation.sources import recipe_of
@@ -281,7 +282,7 @@ def test_fused_experts_are_four_kernels_that_multiply_in_the_type_of_their_input
     first, second, *_ = (op for op in load_model("gpt-oss-120b").ops(layout) if op.experts and op.rate == "gemm")
     assert [rates.kernels.launches(op, hardware) for op in (first, second)] == [2, 2]
     assert rates.peak("mxfp4")[0] == "fp8"
-    assert Rates(hardware, rates.kernels, light=True).peak("mxfp4")[0] == "fp4"
+    assert LightRates(hardware, rates.kernels).peak_flops_per_s("mxfp4") == hardware.peak_flops_per_s["fp4"]
     started = sum(rates.gemms.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
     assert started == pytest.approx(9.6e-6 + 3 * 3.8e-6)
     h100, card = load_hardware("h100-sxm"), load_hardware("rtx-pro-6000")
@@ -305,7 +306,7 @@ def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_
     op = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0))
     with pytest.raises(ProfileError, match="decode_attention"):
         Rates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
-    assert Rates(bare, Kernels(), light=True).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
+    assert LightRates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
 
 
 def test_rules_of_formats_that_nobody_knows_are_refused():
@@ -365,7 +366,7 @@ def test_an_fp8_cache_is_converted_where_the_device_has_no_fp8():
 def test_optimum_habana_computes_every_expert():
     """Mixtral on Gaudi 2: 93.4 GB of weights at 2.46 TB/s are 38 ms a token."""
     deployment = deploy("mixtral-8x7b", "gaudi2", "optimum-habana")
-    light, shipped = deployment.step_model(light=True), deployment.step_model()
+    light, shipped = deployment.at_light.step_model(), deployment.step_model()
     routed, all_of_them = (next(op for op in each.ops if op.experts) for each in (light, shipped))
     assert shipped.seconds(Counts(1.0, 1.0, 1.0, 60.0)) > 93.0e9 / 2.46e12
     assert all_of_them.flops.tokens == pytest.approx(4 * routed.flops.tokens)  # 8 experts instead of 2
@@ -524,7 +525,7 @@ def test_a_weight_only_format_is_unpacked_and_others_of_its_type_are_not():
     on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
     assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
     assert [on_b200.peak(each)[0] for each in ("mxfp4", "nvfp4")] == ["fp8", "fp4"]
-    assert Rates(card, release.kernels_on(card), light=True).peak("mxfp4")[0] == "fp4"
+    assert LightRates(card, release.kernels_on(card)).peak_flops_per_s("mxfp4") == card.peak_flops_per_s["fp4"]
 
 
 @pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
@@ -541,7 +542,7 @@ def test_light_knows_no_kernels(stored):
     layout = Layout(tp=4, weight_dtype=stored, cache_dtype="fp8")
     counts = Counts(*np.array([[1.0, 20.0, 20.0, 9000.0, 9000.0, 0.0, 0.0], [1.0, 16e3, 5.0, 0.0, 0.0, 16e3, 9e6]]).T)
     for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
-        light, with_kernels = (Rates(load_hardware(device), each, light=True) for each in (None, slow))
+        light, with_kernels = (LightRates(load_hardware(device), each) for each in (None, slow))
         for op in load_model("minimax-m2.5").ops(layout):
             assert np.array_equal(light.cost(op, counts).seconds, with_kernels.cost(op, counts).seconds), op.name
 
@@ -588,7 +589,7 @@ def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, 
     stream = 0.5 * 3.35e12
     assert prepared_s(rates, up, 2000) == pytest.approx(2000 * up_bytes / stream, abs=1e-11)
     assert prepared_s(rates, down, 2000) == pytest.approx(2000 * down_bytes / stream, abs=1e-11)
-    light = Rates(rates.hardware, rates.kernels, light=True).cost(up, Counts(1.0, 2000.0))
+    light = LightRates(rates.hardware, rates.kernels).cost(up, Counts(1.0, 2000.0))
     assert light.seconds == max(light.compute_s, light.memory_s)
 
 

@@ -144,7 +144,7 @@ def test_states_are_read_and_written_once_per_sequence_and_step(name: str, batch
 
 
 def test_each_more_sequence_costs_the_same_traffic() -> None:
-    table = deploy("qwen3.5-27b", "h200-sxm").step_model(light=True).table(64, 64)
+    table = deploy("qwen3.5-27b", "h200-sxm").at_light.step_model().table(64, 64)
     grown = np.diff(table.logit_s[1:])
     assert grown == pytest.approx(grown[0], rel=1e-6)
 
@@ -351,8 +351,8 @@ def test_models_without_states_run_as_many_as_set() -> None:
 def test_a_hybrid_runs_more_long_sequences_than_its_cache_alone_would_let_attention() -> None:
     counts = Counts(steps=1.0, tokens=1.0, logits=1.0, decode_reads=100_000.0)
     seconds = {
-        name: float(deploy(name, "h200-sxm").step_model(light=True).seconds(counts))
-        - float(deploy(name, "h200-sxm").step_model(light=True).seconds(counts._replace(decode_reads=0.0)))
+        name: float(deploy(name, "h200-sxm").at_light.step_model().seconds(counts))
+        - float(deploy(name, "h200-sxm").at_light.step_model().seconds(counts._replace(decode_reads=0.0)))
         for name in ("qwen3.5-27b", "qwen3-32b")
     }
     # 16 of 64 layers attend, with 4 heads of 256 for 8 of 128: a quarter.

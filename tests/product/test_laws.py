@@ -22,6 +22,7 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Sequence, count
 from simulator.profile_folders import names
+from simulator.roofline.speed_of_light import LightRates
 from simulator.roofline.step_model import SLOPES, StepModel, StepTable
 from simulator.scheduler.completion import complete
 from simulator.scheduler.policies import schedule
@@ -176,7 +177,7 @@ def test_no_step_exceeds_peak_times_time(model, hardware, layout, batch):
     for step in both_modes(model, hardware, layout):
         total_flops_s = total_bytes_s = 0.0
         for op, cost in zip(step.ops, step.explain(counts), strict=False):
-            flops_s = cost.flops / step._rates.peak(op.format)[1]
+            flops_s = cost.flops / LightRates(hardware).peak_flops_per_s(op.format)
             # The keys and values of a prompt were just written: they come out of the on-chip cache and are not charged.
             bytes_s = cost.moved_bytes / hardware.memory_bytes_per_s
             assert at_most(max(flops_s, bytes_s), cost.seconds)
@@ -252,7 +253,7 @@ def test_no_shipped_engine_beats_light_on_a_shipped_device(engine):
         if not reads(engine, load_hardware(device), weights):
             continue
         deployment = deploy("mixtral-8x7b", device, engine, Layout(weight_dtype=weights))
-        expected, light = deployment.step_model().explain(counts), deployment.step_model(light=True).explain(counts)
+        expected, light = deployment.step_model().explain(counts), deployment.at_light.step_model().explain(counts)
         for slow, fast in zip(expected, light, strict=True):
             assert np.all(fast.seconds <= slow.seconds * (1 + 1e-9)), (device, weights, slow.name)
 

@@ -32,7 +32,7 @@ def deployed(profiles: tuple[str, str, str], tp: int = 1, given_settings: Settin
     try:
         known = load_model(model), load_hardware(device), load_engine(engine)
         found = deploy(model, device, engine, running_layout(*known, dtypes=("", ""), tp=tp), given_settings)
-        found.step_model(light=True).seconds(Counts(1.0, 1.0, 1.0))
+        found.at_light.step_model().seconds(Counts(1.0, 1.0, 1.0))
     except (NotModelledError, ProfileError):  # such as weights in fp32 on a TPU
         assume(False)
     return found
@@ -53,13 +53,13 @@ def test_no_step_is_faster_for_another_sequence_or_a_longer_context(profiles):
     reads = 1000.0 * sequences
     seen = sequences * min(1000.0, deployment.model.window or math.inf)
     lengths = np.unique(np.geomspace(1, deployment.model.max_context_tokens, 40).astype(int)).astype(float)
-    for light in (False, True):
-        model = deployment.step_model(light=light)
-        if light or not deployment.graphs.batch_sizes:
+    for each in (deployment, deployment.at_light):
+        model = each.step_model()
+        if each.light or not each.graphs.batch_sizes:
             counts = Counts(np.ones_like(sequences), sequences, sequences, reads, seen)
             assert rises(model.seconds(counts), len(sequences))
         for size in (1, 16):
-            counts = decode_counts(deployment, Batch(size, 8, 8), lengths, light=light)
+            counts = decode_counts(each, Batch(size, 8, 8), lengths)
             assert rises(model.seconds(counts), len(lengths))
 
 

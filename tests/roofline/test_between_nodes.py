@@ -20,6 +20,8 @@ from simulator.profile_folders import names
 from simulator.reports.provenance import basis, rests_on
 from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS, network_bytes_per_s
 from simulator.roofline.collectives import Links
+from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 from tests.oracle.all_reduce import Traffic, hierarchical, rings_over_all
 from tests.support.for_each import for_each
 
@@ -28,12 +30,14 @@ GIVEN = Source(text="a test", date="2026-11-22", evidence="given")
 SIZES = st.floats(1.0, 1e10)
 
 
-def all_reduce_s(
-    hardware: Hardware, devices: int, size: float, *, light: bool = False, kernels: Kernels | None = None
-) -> float:
+def summed(devices: int) -> Op:
+    """An all-reduce of a byte for each token."""
+    return Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+
+
+def all_reduce_s(hardware: Hardware, devices: int, size: float, *, kernels: Kernels | None = None) -> float:
     """Seconds of an all-reduce of so many bytes."""
-    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    found = Links(hardware, kernels or Kernels(), light=light).transfer(op, Counts(1.0, size))
+    found = Links(hardware, kernels or Kernels()).transfer(summed(devices), Counts(1.0, size))
     return float(found.latency_s + found.link_s)
 
 
@@ -94,15 +98,14 @@ def test_the_speed_of_light_over_nodes():
 
     16 H100 and 8 experts of a token: 1 - 1/2^8 other nodes of 15 (1 - (15/16)^8) = 6.049 other devices: 0.1647.
     """
-    assert network_bytes_per_s(H100, light=True) == 50e9
+    assert H100.network.bytes_per_s == 50e9
     assert network_bytes_per_s(H100) == pytest.approx(42.5e9)
     spark = load_hardware("gb10")
-    sums = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=2)
-    found = Links(spark, Kernels(), light=True).transfer(sums, Counts(1.0, 1e9))
-    assert found == (pytest.approx(1e9 / spark.network.bytes_per_s), 0.0)
+    found = LightRates(spark).cost(summed(2), Counts(1.0, 1e9))
+    assert (found.seconds, found.overhead_s) == (pytest.approx(1e9 / spark.network.bytes_per_s), 0.0)
     tokens = Op("dispatch", "all_to_all", link_bytes=Counts(tokens=1.0), link_devices=16, choices=8)
-    found = Links(H100, Kernels(), light=True).transfer(tokens, Counts(1.0, 1e9))
-    assert found == (pytest.approx(0.1647 * 1e9 / 50e9, rel=1e-3), 0.0)
+    found = LightRates(H100).cost(tokens, Counts(1.0, 1e9))
+    assert (found.seconds, found.overhead_s) == (pytest.approx(0.1647 * 1e9 / 50e9, rel=1e-3), 0.0)
 
 
 def test_an_engines_own_all_reduce_ends_at_the_node():
@@ -146,7 +149,7 @@ def test_all_to_alls_are_near_those_of_deepep_over_nodes(nodes, tokens, measured
     ranks = 8 * nodes
     layout = default_layout(load_model("deepseek-v3"), dp=ranks, ep=ranks)
     way = next(op for op in load_model("deepseek-v3").ops(layout) if op.name == "combine")
-    found = Links(H100, Kernels(), light=False).transfer(way, Counts(1.0, float(tokens * ranks)))
+    found = Links(H100, Kernels()).transfer(way, Counts(1.0, float(tokens * ranks)))
     assert float(found.latency_s + found.link_s) * 1e6 == pytest.approx(measured_us, rel=0.19)
 
 
@@ -166,7 +169,7 @@ def test_an_all_reduce_over_nodes_is_never_faster_than_in_one(device, nodes, siz
     devices = 8 * nodes
     over, inside = all_reduce_s(hardware, devices, size), all_reduce_s(joined(hardware, devices), devices, size)
     assert over >= inside * (1 - 1e-12)
-    assert over >= all_reduce_s(hardware, devices, size, light=True)
+    assert over >= LightRates(hardware).cost(summed(devices), Counts(1.0, size)).seconds
 
 
 @settings(max_examples=40, deadline=None)
@@ -200,9 +203,9 @@ def test_within_a_node_no_bit_depends_on_the_network(degrees, model, tokens, byt
         hardware = H100.model_copy(update={"network": network})
         for op in load_model(model).ops(layout):
             if op.link_devices > 1:
-                for light in (True, False):
-                    transfer = Links(hardware, Kernels(), light=light).transfer(op, counts)
-                    found.add((op.name, light, float(transfer.link_s), float(transfer.latency_s)))
+                for rates in (Rates, LightRates):
+                    cost = rates(hardware).cost(op, counts)
+                    found.add(((op.name, op.repeats), rates, float(cost.link_s), float(cost.overhead_s)))
     assert len(found) == len({each[:2] for each in found}) > 0
 
 
@@ -214,9 +217,7 @@ def test_tokens_for_experts_in_other_nodes_never_arrive_earlier(ranks, tokens):
     wide = joined(H100, ranks)
     known = {8: H100.achievable.all_reduce[8], ranks: H100.achievable.all_reduce[8]}
     wide = wide.model_copy(update={"achievable": wide.achievable.model_copy(update={"all_reduce": known})})
-    over, inside = (
-        Links(each, Kernels(), light=False).transfer(way, Counts(1.0, float(tokens))) for each in (H100, wide)
-    )
+    over, inside = (Links(each, Kernels()).transfer(way, Counts(1.0, float(tokens))) for each in (H100, wide))
     assert over.link_s >= inside.link_s
     assert over.latency_s >= inside.latency_s
 

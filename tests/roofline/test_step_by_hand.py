@@ -18,6 +18,7 @@ from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.graphs import Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 from simulator.roofline.step_model import StepModel
 from tests.support.kernels import kernels_with
 
@@ -70,7 +71,7 @@ def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of
     op, one = linear("product", (16, 16), Layout()), Counts(steps=1.0, tokens=1.0)
     with pytest.raises(ProfileError, match="no achievable gemm rates are known"):
         Rates(bare).cost(op, one)
-    assert Rates(bare, light=True).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
+    assert LightRates(bare).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
 
 
 def milliseconds(model: StepModel, counts: Counts) -> dict[str, float]:
@@ -87,7 +88,7 @@ def test_attention_that_writes_its_scores_multiplies_and_then_moves_them():
 
 def test_decode_attention_at_the_speed_of_light_computes_at_the_peak():
     op = Op("", "decode_attention", flops=Counts(decode_reads=32.0))
-    light = Rates(device(1e6, 1e5), light=True)
+    light = LightRates(device(1e6, 1e5))
     assert light.cost(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
 
 
@@ -248,7 +249,7 @@ def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops(
     memory_s = flops / (rule.scan_flops_per_byte * b200.memory_bytes_per_s)
     assert found_s / 48 == pytest.approx(5.07e-3, rel=0.05)  # flashinfer-ai/flashinfer pull request 3902
     assert max(gemm_s, memory_s) <= found_s <= gemm_s + memory_s
-    assert Rates(b200, light=True).cost(scan, counts).seconds < gemm_s
+    assert LightRates(b200).cost(scan, counts).seconds < gemm_s
 
 
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
@@ -258,7 +259,7 @@ def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longe
     found = {name: model.launches.prompts.least_s for name, model in models.items()}
     assert found["h200-sxm"] == pytest.approx((48 * 13 + 2) * launch_s)
     assert found["gb200"] == pytest.approx(2.75 * found["h200-sxm"])
-    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").step_model(light=True).launches.prompts.least_s == 0.0
+    assert deploy("qwen3-30b-a3b", "gb200", "tensorrt-llm").at_light.step_model().launches.prompts.least_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -276,7 +277,7 @@ def test_every_layer_is_launched_but_at_the_speed_of_light():
     launches = deployment.engine.kernels_on(deployment.hardware).fitted.layer_launches
     alone_s = deployment.hardware.achievable.gemm["fp16"].launch_s
     assert deployment.step_model().least_s == pytest.approx(32 * launches * alone_s)
-    assert deployment.step_model(light=True).least_s == 0
+    assert deployment.at_light.step_model().least_s == 0
 
 
 def test_ten_layers_cost_ten_times_one():
@@ -385,7 +386,7 @@ def test_experts_against_measured_kernels(device, stored, shares):
     hardware, layout = load_hardware(device), Layout(weight_dtype=stored)
     block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
     ops = [op for op in block.ops(7168, layout) if op.experts]
-    rates, light = (Rates(hardware, kernels_with(reads_at_best_rate=True), light=each) for each in (False, True))
+    rates, light = Rates(hardware, kernels_with(reads_at_best_rate=True)), LightRates(hardware)
     for tokens, share in zip((1, 16, 256, 1024, 4096, 16384), shares, strict=True):
         counts = Counts(steps=1, tokens=float(tokens))
         least = [light.cost(op, counts) for op in ops if op.rate == "gemm"]
@@ -490,7 +491,7 @@ def test_layers_reach_their_measured_share(name):
 def test_a_router_in_fp32_takes_the_cores_without_tensor_units():
     """7,000 tokens, 3,072 x 256 in 62 layers: 0.68 TFLOP at 67 TFLOP/s; 62 x 3.1 MB of weights in 32 bits."""
     deployment = deploy("minimax-m2.5", "h200-sxm")
-    ideal = {cost.name: cost for cost in deployment.step_model(light=True).explain(Counts(steps=1.0, tokens=7000.0))}
+    ideal = {cost.name: cost for cost in deployment.at_light.step_model().explain(Counts(steps=1.0, tokens=7000.0))}
     assert float(ideal["router"].flops) == 2 * 7000 * 3072 * 256 * 62
     assert float(ideal["router"].compute_s) == pytest.approx(0.6827e12 / 67e12, rel=1e-3)
     router = next(op for op in deployment.ops if op.name == "router")

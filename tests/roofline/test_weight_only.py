@@ -14,6 +14,7 @@ from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Op, Sequence, count
 from simulator.roofline.cost import Cost
 from simulator.roofline.roofline import Rates
+from simulator.roofline.speed_of_light import LightRates
 from simulator.roofline.step_floor import step_floor
 from simulator.roofline.weight_only import rows_of
 from tests.support.kernels import figure, kernels_with
@@ -44,8 +45,8 @@ def test_weights_of_many_rows_are_unpacked_in_memory():
     assert many.seconds == pytest.approx(wide.seconds + unpacking_s)
     assert many.moved_bytes == pytest.approx(wide.moved_bytes + WEIGHTS * (4.85 + 16) / 8)
     assert cost(product("fp16"), 64.0, **rule).seconds == wide.seconds  # nothing to unpack
-    light = Rates(HALO, kernels_with(**rule), light=True).cost(op, Counts(1.0, 64.0))
-    assert light.seconds == Rates(HALO, light=True).cost(op, Counts(1.0, 64.0)).seconds
+    light = LightRates(HALO, kernels_with(**rule)).cost(op, Counts(1.0, 64.0))
+    assert light.seconds == LightRates(HALO).cost(op, Counts(1.0, 64.0)).seconds
 
 
 def test_experts_are_unpacked_by_the_rows_that_each_has():

@@ -444,7 +444,7 @@ def test_every_card_sorts_the_whole_vocabulary_where_checkpoints_ask_for_top_p(m
         without = replace(step, ops=tuple(op for op in step.ops if op is not sorting)).table(64, 64)
         more_s = (table.logit_s - without.logit_s)[64]
         assert more_s == pytest.approx(64 * 156 * vocab / (0.7 * 1792e9), rel=0.05)
-        light = place(setup(**given, tp=tp, devices=tp)).deployment.step_model(light=True)
+        light = place(setup(**given, tp=tp, devices=tp)).deployment.at_light.step_model()
         assert "sampling" not in [op.name for op in light.ops]  # nobody needs to sort
 
 
