@@ -6,7 +6,7 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
-from simulator.errors import NotModelledError
+from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.operations import Counts, Op
@@ -130,7 +130,9 @@ def test_the_longest_sequence_of_a_batch_takes_as_long_as_alone():
 
 
 def test_it_is_known_of_sglang_alone():
-    with pytest.raises(NotModelledError, match="attention of vllm"):
+    with pytest.raises(NotModelledError, match="SGLang"):
+        deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm", settings=TRITON)
+    with pytest.raises(InfercastError, match="rocm_attn"):
         deploy("llama-3.1-8b", "h100-sxm", "vllm", settings=TRITON)
 
 
@@ -201,3 +203,10 @@ def test_latent_attention_has_parts_and_a_share_of_the_bandwidth_of_its_own():
     assert triton.seconds(mi300x, read, lone) == pytest.approx(1152 / (4 * BLOCK))
     own = DecodeAttentionRates(mi300x, load_engine("sglang").kernels_on(mi300x), 4096, light=False)
     assert own.seconds(read, lone, 1e15).memory_s == pytest.approx(1152 / (0.7 * 5.3e12))
+
+
+def test_who_asks_for_the_hip_kernel_of_vllm_has_it_before_0_19_and_latent_attention_stays_in_triton():
+    asked = Settings(changes=("attention_backend=rocm_attn",))
+    assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14").step_table().lone_s[0] > 0
+    assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] == 0
+    assert deploy("deepseek-v2-lite", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] > 0
