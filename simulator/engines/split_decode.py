@@ -75,7 +75,7 @@ class SplitDecode(Strict):
 
 def unwindowed_width(op: Op) -> int:
     """Return the columns of a KV head of an op whose layers have no window; 0 for windows and for latent attention."""
-    if not op.heads or not op.cache_bytes.decode_reads:
+    read = float(op.cache_bytes.decode_reads)
+    if not op.heads or not read:
         return 0
-    heads = op.heads / op.shared_by
-    return round(op.cache_bytes.decode_reads / (2.0 * heads * number_format(op.cache_format).size_bytes))
+    return round(read * op.shared_by / (2.0 * op.heads * number_format(op.cache_format).size_bytes))
