@@ -30,7 +30,8 @@ Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens"]
 MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
-AttentionBackend = Literal["auto", "triton"]  # the engine's choice on a device, or Triton's decode attention
+# Decode attention of the engine's choice on a device, in Triton, or in HIP (ROCM_ATTN) and AITER (ROCM_AITER_FA)
+AttentionBackend = Literal["auto", "triton", "rocm"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
 NO_MORE = Figure(0.0, Source(text="nothing more is counted", date="", evidence="derived"))
 ALL_OF_IT = Figure(1.0, Source(text="nothing is known to change it", date="", evidence="derived"))
@@ -195,6 +196,7 @@ class Engine(Profile):
                 found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
                 found = found if self.amx else found.without_amx()
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
+                found = found.without_triton_attention() if self.attention_backend == "rocm" else found
                 found = found.with_experts_of(self.moe_backend) if self.moe_backend != "auto" else found
                 return found.with_quick_reduce() if self.quick_reduce else found
         if not self.kernels_of:

@@ -67,6 +67,11 @@ class Kernels(OnDevices):
         own = self.rules.split_decode and self.rules.split_decode.asked()
         return self.with_rules(split_decode=own, decode_tile=None)
 
+    def without_triton_attention(self) -> "Kernels":
+        """Return the same kernels with decode attention in Triton where latent attention has no other kernel alone."""
+        own = self.rules.split_decode and self.rules.split_decode.model_copy(update={"everywhere": False})
+        return self.with_rules(split_decode=own)
+
     def with_experts_of(self, backend: str) -> "Kernels":
         """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
 

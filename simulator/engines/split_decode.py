@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from simulator.hardware.hardware import Hardware, PrefillAttention
+from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import BytesPerS, Number, Positive, Strict
 
@@ -16,7 +17,8 @@ class SplitDecode(Strict):
     So it reads no faster than `block_bytes_per_s`, whatever the bandwidth of the device, and a sequence has few blocks.
     It runs where the engine has no other kernel, latent attention on the families `latent`, or where it is asked for.
     Where it is asked for, prompts run in Triton, too, at the rate `prefill` of a family of devices; on others theirs is
-    not known, and is taken to be the device's own.
+    not known, and is taken to be the device's own. `other_latent_heads`: of a rank, whose latent attention has a kernel
+    of its own; `other_widths`: of heads in layers without a window, likewise.
     """
 
     parts: Positive  # of the cache of one sequence, at most
@@ -24,6 +26,9 @@ class SplitDecode(Strict):
     block_bytes_per_s: BytesPerS
     blocks: Positive  # at work on a multiprocessor at once
     latent: tuple[str, ...] = ()
+    latent_parts: Positive | None = None  # as `parts`, of latent attention; none: as many
+    other_latent_heads: tuple[int, ...] = ()
+    other_widths: tuple[int, ...] = ()
     latent_copies: Number | None = None  # kernels that put queries together, and latent vectors, for latent attention
     everywhere: bool = False
     prefill: dict[str, PrefillAttention] = {}
@@ -34,8 +39,12 @@ class SplitDecode(Strict):
 
     def holds(self, hardware: Hardware, op: Op) -> bool:
         """Tell whether decode attention runs in it on a device whose multiprocessors are known."""
-        chosen = op.latent_heads > 0 and hardware.family in self.latent
-        return hardware.multiprocessors is not None and (chosen or (self.everywhere and op.attending_heads > 0))
+        if hardware.multiprocessors is None or not op.attending_heads:
+            return False
+        if op.latent_heads and op.shared_by in self.other_latent_heads:
+            return False
+        latent = op.latent_heads > 0 and hardware.family in self.latent
+        return latent or (self.everywhere and unwindowed_width(op) not in self.other_widths)
 
     def prompts(self, hardware: Hardware) -> PrefillAttention | None:
         """Return the rate of attention of prompts where Triton was asked for; None where it is the device's own."""
@@ -58,6 +67,15 @@ class SplitDecode(Strict):
         kv_heads = op.attending_heads / op.shared_by  # or latent vectors, x a rank's share of the batch
         at_once = float(hardware.multiprocessors or 0.0) * self.blocks
         sequences = (counts.tokens - counts.prefill_tokens) / np.maximum(counts.steps, 1.0)
-        blocks = np.where(sequences > 0, np.minimum(sequences * groups * kv_heads * self.parts, at_once), at_once)
+        parts = self.latent_parts if op.latent_heads and self.latent_parts else self.parts
+        blocks = np.where(sequences > 0, np.minimum(sequences * groups * kv_heads * parts, at_once), at_once)
         found: Array = groups * counts.dot(op.cache_bytes) / (self.block_bytes_per_s * blocks)
         return found
+
+
+def unwindowed_width(op: Op) -> int:
+    """Return the columns of a KV head of an op whose layers have no window; 0 for windows and for latent attention."""
+    read = float(op.cache_bytes.decode_reads)
+    if not op.heads or not read:
+        return 0
+    return round(read * op.shared_by / (2.0 * op.heads * number_format(op.cache_format).size_bytes))

@@ -62,12 +62,14 @@ class Gemm(Strict):
 class DecodeAttention(Strict):
     """Decode attention, which reads the KV cache for one new token per sequence: t = t0 + B / (m W), per layer.
 
-    `fp8_memory_fraction`: m over a cache in fp8 with kernels that lose time to it (KernelRules.slow_fp8_cache).
+    `fp8_memory_fraction`: m over a cache in fp8 with kernels that lose time to it (KernelRules.slow_fp8_cache);
+    `latent_memory_fraction`: m of latent attention, where its kernels reach another one.
     """
 
     memory_fraction: Fraction
     launch_s: Seconds
     fp8_memory_fraction: Fraction | None = None
+    latent_memory_fraction: Fraction | None = None
 
 
 class PrefillAttention(Strict):

@@ -133,7 +133,7 @@ def _compressed_tensors(quant: Fields) -> str:
     stored = found.pop()
     of_experts = any("self_attn" in str(each) for each in quant.each("ignore") or ())
     if stored == "mxfp4" and not of_experts:
-        raise quant.refusal("ignore", "mxfp4 beyond routed experts is not modelled")
+        return "mxfp4-w4a4"
     return "int4-experts" if stored == "int4-g32" and of_experts else stored
 
 

@@ -72,10 +72,17 @@ class Model(Profile):
     def checkpoint_format(self, stated: str) -> str:
         """Return the format of the checkpoint that is called `stated`: one of fp4 or int4 may cover only some layers.
 
+        "mxfp4" is of routed experts alone, or of all linear layers of a model that has none (AMD's Quark: amd/Llama-*-
+        MXFP4).
+
         >>> load_model("kimi-k2.5").checkpoint_format("int4"), load_model("llama-3.1-8b").checkpoint_format("int4")
         ('int4-experts', 'int4')
+        >>> load_model("gpt-oss-20b").checkpoint_format("mxfp4"), load_model("llama-3.1-8b").checkpoint_format("mxfp4")
+        ('mxfp4', 'mxfp4-w4a4')
         """
-        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype}.get(stated, stated)
+        routed = any(isinstance(block.ffn, MixtureOfExperts) for block in self.blocks.values())
+        linear = {} if routed else {"mxfp4": "mxfp4-w4a4"}
+        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype, **linear}.get(stated, stated)
 
     @property
     def published_fp8(self) -> str:

@@ -139,6 +139,7 @@ FORMATS: dict[str, NumberFormat] = {
     "bnb-nf4-double": NumberFormat(_BNB_DOUBLE, "linear", _WIDE, files=_HF),
     "mxfp4": NumberFormat(_MX, "experts", _FP4, files=("safetensors", "gguf", "mlx")),
     "mxfp4_MoE": NumberFormat(_MX_MOE, "experts", _FP4, rest="q8_0", files=("gguf",)),
+    "mxfp4-w4a4": NumberFormat(_MX, "linear", _FP4, files=_HF),
     "mxfp8": NumberFormat(_MX8, "linear", _FP8, files=_HF, scaled_late=True),
     "nvfp4": NumberFormat(_NV, "linear", _FP4, files=("safetensors", "mlx")),
     "nvfp4a16": NumberFormat(_NV, "linear", _WIDE, files=_HF),
@@ -172,6 +173,7 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"(nv-?)?fp4(-(w4a4|kv|e2m1))?|(modelopt|petit)-(nv)?fp4|w4a4-nvfp4": "nvfp4",
     r"nvfp4-mlp(-only)?": "nvfp4-mlp",
     r"w-mxfp4-a-fp8": "mxfp4",  # AMD's: activations in fp8
+    r"w-mxfp4-a-mxfp4|w4a4-mxfp4|(ocp-)?mx(fp)?4-w4a4": "mxfp4-w4a4",  # AMD's Quark: all linear layers, and inputs
     r"(q4-0|int4)-unquantized": "bf16",  # Google's: trained for four bits, stored in sixteen
     r"mxfp4-q([468])": r"mxfp4+mlx-q\1",  # mlx-community's gpt-oss: all but the experts in so many bits
     r"(mlx-)?(bfloat16|bf16)": "bf16",

@@ -91,7 +91,7 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
     own = hardware.achievable.decode_attention
     read = {rates.decoding.cache_figure(own, op) for op in attended if own and op.rate == "decode_attention"}
-    unread = {"memory_fraction", "fp8_memory_fraction"} - read
+    unread = {"memory_fraction", "fp8_memory_fraction", "latent_memory_fraction"} - read
     for name in ("decode_attention", "prefill_attention", "elementwise_memory_fraction", "elementwise_launch_s"):
         if name.startswith(tuple(kinds)):
             found = figures(getattr(hardware.achievable, name), f"achievable.{name}")

@@ -90,6 +90,8 @@ class DecodeAttentionRates:
 
     def cache_figure(self, rates: DecodeAttention, op: Op) -> str:
         """Return the name of the figure of decode attention at which it reads an op's cache."""
+        if op.latent_heads and rates.latent_memory_fraction:
+            return "latent_memory_fraction"
         own = op.cache_format == "fp8" and self.kernels.rules.slow_fp8_cache and rates.fp8_memory_fraction
         return "fp8_memory_fraction" if own else "memory_fraction"
 

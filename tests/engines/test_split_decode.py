@@ -6,10 +6,11 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
-from simulator.errors import NotModelledError
+from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.operations import Counts, Op
+from simulator.roofline.decode_attention import DecodeAttentionRates
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.workload import Requests
@@ -129,7 +130,9 @@ def test_the_longest_sequence_of_a_batch_takes_as_long_as_alone():
 
 
 def test_it_is_known_of_sglang_alone():
-    with pytest.raises(NotModelledError, match="attention of vllm"):
+    with pytest.raises(NotModelledError, match="SGLang"):
+        deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm", settings=TRITON)
+    with pytest.raises(InfercastError, match="rocm_attn"):
         deploy("llama-3.1-8b", "h100-sxm", "vllm", settings=TRITON)
 
 
@@ -156,3 +159,54 @@ def test_triton_reads_copies_of_queries_and_latent_vectors():
         starts_s.append(float(found.step_model().once(attention, Counts(1.0, 1.0, 1.0))))
     each_s = float(found.hardware.achievable.elementwise_launch_s) * float(found.kernels.fitted.launch)
     assert starts_s[0] - starts_s[1] == pytest.approx(2 * each_s)
+
+
+def kernel_of(model: str, hardware: str, engine: str, **layout: int) -> list[str]:
+    """Which kernel decode attention of each kind of layer runs in."""
+    made = deploy(model, hardware, engine, Layout(**layout) if layout else None)
+    triton = made.engine.kernels_on(made.hardware).rules.split_decode
+    ops = [op for op in made.ops if op.rate == "decode_attention"]
+    return ["triton" if triton.holds(made.hardware, op) else "own" for op in ops]
+
+
+@pytest.mark.parametrize(("tp", "kernel"), [(1, "own"), (2, "triton"), (8, "own")])
+def test_latent_attention_on_instinct_is_aiters_with_16_or_128_heads_a_rank_in_sglang(tp, kernel):
+    """sglang srt/server_args.py: `head_num == 128 or head_num == 16`."""
+    assert set(kernel_of("deepseek-v3", "mi300x", "sglang", tp=tp)) == {kernel}
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "kernels"),
+    [
+        ("vllm-0.14", "llama-3.1-8b", {"triton"}),
+        ("vllm-0.19", "llama-3.1-8b", {"own"}),
+        ("vllm-0.19", "gemma-2-9b", {"triton"}),  # heads of 256
+        ("vllm-0.19", "gpt-oss-20b", {"own", "triton"}),  # heads of 64, with a window and without
+        ("vllm-0.19", "deepseek-v2-lite", {"triton"}),
+    ],
+)
+def test_vllm_on_instinct_has_a_hip_kernel_since_0_19_for_heads_of_64_and_128_without_a_window(engine, model, kernels):
+    assert set(kernel_of(model, "mi300x", engine)) == kernels
+
+
+def test_a_lone_sequence_of_wide_heads_on_instinct_has_one_block_for_each_kv_head():
+    lone_s = float(deploy("gemma-2-9b", "mi300x", "vllm-0.19").step_table().lone_s[0])
+    assert lone_s == pytest.approx(21 * 2 * 2 * 256 / BLOCK, rel=1e-3)  # 21 layers without a window, each head alone
+
+
+def test_latent_attention_has_parts_and_a_share_of_the_bandwidth_of_its_own():
+    """Four parts in TRITON_MLA, where other attention has 16; 0.7 of the bandwidth in AITER's kernels."""
+    mi300x = load_hardware("mi300x")
+    triton = load_engine("vllm-0.14").kernels_on(mi300x).rules.split_decode
+    read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=1152.0), latent_heads=16, shared_by=16)
+    lone = Counts(steps=1.0, tokens=1.0, decode_reads=1.0)
+    assert triton.seconds(mi300x, read, lone) == pytest.approx(1152 / (4 * BLOCK))
+    own = DecodeAttentionRates(mi300x, load_engine("sglang").kernels_on(mi300x), 4096, light=False)
+    assert own.seconds(read, lone, 1e15).memory_s == pytest.approx(1152 / (0.7 * 5.3e12))
+
+
+def test_who_asks_for_the_hip_kernel_of_vllm_has_it_before_0_19_and_latent_attention_stays_in_triton():
+    asked = Settings(changes=("attention_backend=rocm_attn",))
+    assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14").step_table().lone_s[0] > 0
+    assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] == 0
+    assert deploy("deepseek-v2-lite", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] > 0

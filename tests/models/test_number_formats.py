@@ -58,6 +58,7 @@ ELSEWHERE = {  # as checkpoints, options and users write it
         "autoawq": "int4",
         "q4_0-unquantized": "bf16",
         "w-mxfp4-a-fp8": "mxfp4",
+        "w_mxfp4_a_mxfp4": "mxfp4-w4a4",
     },
     **{"AWQ-4bit": "int4", "GPTQ 4-bit": "int4", "awq_marlin": "int4", "W4A16-G128": "int4", "AWQ (4-bit)": "int4"},
     **{"gptq-4bit-32g-actorder": "int4-g32", "w8a16": "int8-w8a16", "int8 (W8A16)": "int8-w8a16", "nf4": "bnb-nf4"},
@@ -93,7 +94,7 @@ def test_a_spelling_is_the_same_format_in_every_reader(text: str, name: str) -> 
         assert name in (setup.weight_dtype, setup.cache_dtype)
     if name and name != "mlx":
         model, engine = load_model("llama-3.1-8b"), load_engine("static")
-        wanted = model.fp4_dtype if name == "nvfp4" else name
+        wanted = {"nvfp4": model.fp4_dtype, "mxfp4": "mxfp4-w4a4"}.get(name, name)  # a model without experts
         assert weight_format(text, model, engine) == wanted
         assert default_layout(model, dtypes=(text, "")).weight_dtype == wanted
 
@@ -193,6 +194,8 @@ def test_no_name_of_a_profile_hides_a_format(name: str) -> None:
         ("gpt-oss-20b", "llama.cpp", "Q8_0", "mxfp4_MoE"),
         ("gpt-oss-20b", "ollama", "", "mxfp4"),
         ("gpt-oss-20b", "vllm", "", "mxfp4"),
+        ("gpt-oss-20b", "vllm", "mxfp4", "mxfp4"),
+        ("llama-3.3-70b", "vllm", "mxfp4", "mxfp4-w4a4"),
         ("gpt-oss-20b", "vllm", "bf16", "bf16"),
         ("llama-3.1-8b", "llama.cpp", "F16", "gguf_f16"),
         ("llama-3.1-8b", "llama.cpp", "", "q4_K_M"),  # -hf without a quantisation

@@ -235,8 +235,8 @@ def test_ranks_of_a_dense_model_are_replicas():
 
 
 def test_a_format_of_experts_is_refused_where_there_are_none():
-    with pytest.raises(NotModelledError, match=r"mxfp4 for llama-3\.1-8b: it holds routed experts alone"):
-        placed("llama-3.1-8b", weights="mxfp4")
+    with pytest.raises(NotModelledError, match=r"fp8-experts for llama-3\.1-8b: it holds routed experts alone"):
+        placed("llama-3.1-8b", weights="fp8-experts")
 
 
 # -------------------------------------------------------------------------------------------------------- all-reduces

@@ -89,13 +89,14 @@ class DenseScripts(InferenceMax):
         """Whole prompts in TensorRT-LLM; all-reduces in 4 bits on AMD's; CUDA graphs of decodes alone on Blackwell.
 
         Graphs: FULL_DECODE_ONLY and no splitting ops. All-reduces: VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in
-        70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD.
+        70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD. Attention: AMD's images of
+        vLLM 0.10.1 set VLLM_V1_USE_PREFILL_DECODE_ATTENTION (their changelog).
         """
         if self.is_tensorrt:
             return {"chunked_prefill": False} | super().rules | {"graph_max_batch_size": DENSE_TRTLLM_GRAPHS}
         if self.is_amd:
             is_fp4 = "fp4" in self.setup.weight_dtype
-            return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4}
+            return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4, "attention_backend": "rocm"}
         return {"graph_tokens": 0} if self.is_blackwell else {}
 
     def limits(self, layout: Layout) -> Limits:

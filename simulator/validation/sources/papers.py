@@ -221,8 +221,13 @@ class RocmImages(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """`--num-scheduler-steps 10` of V0's runs of throughput."""
-        return {"num_scheduler_steps": 10} if self.is_v0 and self.setup.regime == "offline" else {}
+        """`--num-scheduler-steps 10` of V0's runs of throughput; VLLM_V1_USE_PREFILL_DECODE_ATTENTION=1 of V1.
+
+        V1's images set the latter from vLLM 0.10.1 on (changelog of rocm6.4.1_vllm_0.10.1_20250909), its users before.
+        """
+        if not self.is_v0:
+            return {"attention_backend": "rocm"}
+        return {"num_scheduler_steps": 10} if self.setup.regime == "offline" else {}
 
     def limits(self, layout: Layout) -> Limits:
         """Return `--max-num-batched-tokens 131072` of runs of throughput, and `--gpu-memory-utilization 0.9`."""
