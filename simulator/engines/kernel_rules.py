@@ -163,6 +163,11 @@ class KernelRules(Strict):
     amx: tuple[FormatName, ...] = Field(
         (), description="formats with kernels for AMX, which the engine's setting `amx` switches on"
     )
+    sums_in_half: bool = Field(
+        False,
+        description="GEMMs of 16 bits sum in fp16, which devices whose peak is that of sums in fp32 at half the rate do"
+        " twice as fast: they may reach two of that peak",
+    )
     unpack_tokens: Positive | None = Field(
         None,
         description="tokens that a CPU unpacks weights for at once (NumberFormat.unpacking); none: it costs nothing",
@@ -201,6 +206,11 @@ class KernelRules(Strict):
         None,
         description="kernels of routed experts up to the first GEMM and those from there on, counted in launches of a"
         " dense GEMM, which may stand for several kernels; none: as grouped GEMMs have them",
+    )
+    start_s: Seconds | None = Field(
+        None,
+        description="launch of a GEMM, with the small kernels beside it, that `launch` multiplies: of kernels of the"
+        " engine's own, where the launches of devices are of other kernels; none: the device's own",
     )
     k_loop_s: Seconds | None = Field(
         None,

@@ -261,11 +261,12 @@ class Kernels(OnDevices):
         late = number_format(op.format).scaled_late
         own = rates.gemm_of(peak, experts=op.experts is not None, blocks=late) or rates.gemm[peak]
         wide, beside_s = rates.gemm.get("bf16"), 0.0
-        least_s = min(own.launch_s, wide.launch_s) if wide else own.launch_s
+        own_s = own.launch_s if self.rules.start_s is None else self.rules.start_s
+        least_s = min(own_s, wide.launch_s) if wide and self.rules.start_s is None else own_s
         plain = launches if op.format in self.rules.fuses else 0
         if op.experts is not None:
             plain = launches - 1 if self.rules.routes_apart else 0
             if (kernels := self.own_experts(op, hardware)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
                 beside_s = float(kernels.beside_s or 0.0) * (op.shared_inputs != NOTHING)
-        return float(self.fitted.launch) * (own.launch_s * (launches - plain) + plain * least_s) + beside_s
+        return float(self.fitted.launch) * (own_s * (launches - plain) + plain * least_s) + beside_s

@@ -149,8 +149,8 @@ class GemmRates:
     def achieved(self, name: PeakName, op: Op) -> AchievedGemm:
         """Return the shares of the compute peak and the bandwidth that an engine's GEMM reaches, its launch, and p.
 
-        The device's own times what was fitted to the engine; no share of the peak is above 1, none of the bandwidth
-        above HIGHEST_MEMORY_FRACTION, unless the device's own is.
+        The device's own times what was fitted to the engine; no share of the peak is above 1 (2: sums_in_half), none of
+        the bandwidth above HIGHEST_MEMORY_FRACTION, unless the device's own is.
 
         Raises ProfileError as `gemm` does.
         """
@@ -158,8 +158,9 @@ class GemmRates:
         best = gemm.memory_fraction  # at which the device's own kernels read weights
         if kernels.rules.reads_at_best_rate:
             best = hardware.achievable.best_memory_fraction
+        most = 2.0 if kernels.rules.sums_in_half else 1.0
         return AchievedGemm(
-            compute=min(gemm.compute_fraction * kernels.compute_share(name, op, hardware), 1.0),
+            compute=min(gemm.compute_fraction * kernels.compute_share(name, op, hardware), most),
             memory=at_most(best * kernels.fitted.memory * kernels.packed_share(name, op, hardware), best),
             launch_s=kernels.start_s(hardware, name, op),
             exponent=float(MARLIN_EXPONENT) if kernels.marlin(op, hardware) else exponent_of(gemm, op),

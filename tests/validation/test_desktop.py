@@ -209,7 +209,7 @@ def test_vulkan_is_its_own_engine():
     assert engine_of("llama.cpp Vulkan", "b9187").id == "llama.cpp-vulkan-b6325"
     names = {("llama.cpp vulkan_radv", "b6111"), ("llama.cpp vulkan", "b5863")}
     assert {engine_of(*each).id for each in names} == {"llama.cpp-vulkan-b1500"}
-    assert engine_of("llama.cpp hip", "b5863").id == "llama.cpp-b1500"
+    assert engine_of("llama.cpp hip", "b5863").id == "llama.cpp-b3220"
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,9 @@ def test_copies_stay_within_a_node_where_they_fit():
     assert (placed.deployment.layout.tp, placed.replicas) == (8, 2)
 
 
-@pytest.mark.parametrize(("version", "preset"), [("b5922", "b1500"), ("2024-05", "b1500"), ("b6918", "b6325")])
+@pytest.mark.parametrize(
+    ("version", "preset"), [("b2899", "b1500"), ("2024-05", "b1500"), ("b5922", "b3220"), ("b6918", "b6325")]
+)
 def test_builds_of_llama_cpp_lead_to_a_generation(version, preset):
     assert engine_of("llama.cpp CUDA", version).version == preset
 
