@@ -84,8 +84,10 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     yield from own_figures(hardware, "memory_bytes_per_s")
     for field, peak in _peaks(part):
         yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
+    starts = "launch_s" if rates.kernels.rules.start_s is not None else ""  # in whose place the engine's own stands
     for peak, kind in multiplied:
-        yield from figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
+        found = figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
+        yield from (each for each in found if each[0].rpartition(".")[2] != starts)
     if multiplied and rates.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
