@@ -193,7 +193,7 @@ FOUR_CARDS = {1: 13.5, 4: 13.2, 8: 13.9, 16: 14.7, 32: 15.6, 128: 24.7, 256: 40.
 def all_reduce_s(device: str, devices: int, size: float) -> float:
     hardware = load_hardware(device)
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    moved = Links(hardware, Kernels(), light=False).transfer(op, Counts(1.0, size))
+    moved = Links(hardware, Kernels()).transfer(op, Counts(1.0, size))
     return float(moved.link_s + moved.latency_s)
 
 
