@@ -65,6 +65,12 @@ def test_a_table_takes_as_long_for_equal_sequences_as_the_ops(sequences):
     assert by_table == pytest.approx(by_ops - start_s, rel=0.02)
 
 
+def test_triton_takes_its_place_where_it_is_asked_for():
+    sglang = load_engine("sglang-0.5.10")
+    assert sglang.kernels_on(B200).rules.wave_decode
+    assert not sglang.with_settings({"attention_backend": "triton"}).kernels_on(B200).rules.wave_decode
+
+
 def test_sequences_share_the_parts_of_one_that_is_alone():
     """Three parts alone and one beside another: each of two steps takes three times the longest sequence's tokens."""
     slopes = np.array([1.0, 0, 0, 0, 0])
