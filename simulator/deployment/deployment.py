@@ -270,10 +270,12 @@ class Deployment:
         offload, engine, kernels = self.settings.offload, self.engine, self.kernels
         on_host = host_layers(self.model, offload)
         waits = kernels.fitted.prompt_launch_s and not engine.async_scheduling  # the device, for the sampler
+        prepared = self.layout.pp if engine.stages_prepare else 1  # times, one after the other
+        slowness = prepared * (host_slowness(self.hardware) if waits else 1.0)
         found = StepModel(
             self._step_ops(),
             self.hardware,
-            self.overheads.of_rank(self.layout.dp, host_slowness(self.hardware) if waits else 1.0),
+            self.overheads.of_rank(self.layout.dp, slowness),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,

@@ -115,6 +115,7 @@ class Engine(Profile):
     async_scheduling: bool = False
     chunked_prefill: bool = True
     ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens
+    stages_prepare: bool = False  # each pipeline stage prepares a step once it has what the stage before it sends
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
     by_priority: bool = False
     prefix_caching: bool = False

@@ -9,6 +9,7 @@ from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
+from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.hardware import Hardware, PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Experts, Op
@@ -281,6 +282,9 @@ class KernelRules(Strict):
     )
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
+    )
+    wave_decode: WaveDecode | None = Field(
+        None, description="decode attention is TensorRT-LLM's for Blackwell: a wave of blocks, by its longest sequence"
     )
     decode_tile: DecodeTile | None = Field(
         None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"

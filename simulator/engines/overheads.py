@@ -59,7 +59,7 @@ class Overheads(Strict):
     def of_rank(self, ranks: int, host_slowness: float = 1.0) -> "Overheads":
         """Return the times of one rank of data-parallel attention, whose process has its own sequences alone.
 
-        `host_slowness`: how many times longer than on a current x86 server the host takes for a step.
+        `host_slowness`: how many times longer than once on a current x86 server the host takes for a step.
         """
         each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
         step_s = self.step_s * host_slowness + (self.ranks_s if ranks > 1 else 0.0)

@@ -37,6 +37,18 @@ WIDE_BITS = 16.0  # of an activation
 # Bytes of an all-reduce, by devices, from which vLLM's own kernel takes two stages (csrc/custom_all_reduce.cuh, read
 # 2026-11-22); over two devices it has one
 STAGED_BYTES = {4: 512 << 10, 8: 256 << 10}
+# What NCCL's protocol for long messages takes over PCIe beyond that for short ones: once, and on each hop of a ring
+LONGER_START_S, LONGER_HOP_S = (
+    Figure(
+        seconds,
+        Source(
+            text=f"ncclTopoTuneModel of NCCL's src/graph/tuning.cc, a ring over PCI: {what} of Simple, less that of LL",
+            date="2026-11-28",
+            evidence="derived",
+        ),
+    )
+    for what, seconds in (("baseLat", 1.8e-6), ("hwLat", 4.7e-6))
+)
 PCIE_FRACTION = Figure(
     0.82,
     Source(
@@ -91,6 +103,9 @@ class Links:
         if crosses and op.rate == "all_to_all":
             yield "latency of an all-to-all", DIRECT_LATENCY_S
             yield "latency of a relayed all-to-all", RELAYED_LATENCY_S
+        if op.rate == "all_reduce" and not crosses and self._by_nccl(op.link_devices):
+            yield "start of a long all-reduce", LONGER_START_S
+            yield "hop of a long all-reduce", LONGER_HOP_S
         if op.rate in ("send", "host_link"):
             yield "latency of a send", SEND_LATENCY_S
         if op.rate == "host_link":
@@ -106,7 +121,7 @@ class Links:
         """T = latency + 2 (n-1)/n bytes / bus bandwidth; by NCCL's ring where that is faster.
 
         In one shot (n-1) bytes / bus bandwidth; in two stages the latency twice; long ones of vLLM's QuickReduce in
-        `reduced_bits` instead of 16 bits.
+        `reduced_bits` instead of 16 bits. By NCCL over PCIe as in `by_protocol`.
         """
         devices, rules = op.link_devices, self.kernels.rules
         if devices > self.hardware.node_devices:
@@ -115,7 +130,9 @@ class Links:
         latency_s, bus_bytes_per_s = self._collective(devices)
         link_s = moved_bytes / bus_bytes_per_s
         sums = op.link_bytes.tokens > 0  # logits are gathered, by a collective of the same latency
-        linked = self.hardware.link is not None and self.hardware.link.devices >= devices
+        linked = self._linked(devices)
+        if sums and self._by_nccl(devices):
+            return Transfer(by_protocol(link_s, devices), latency_s)
         staged = sums and rules.staged and devices in STAGED_BYTES and linked
         if staged:
             link_s = link_s + latency_s
@@ -130,6 +147,18 @@ class Links:
             link_s = np.where(counts.tokens <= rules.one_shot_tokens, once_s, link_s)
         link_s = quick_reduced(op, counts, link_s, moved_bytes / bus_bytes_per_s, rules.reduced_bits)
         return Transfer(link_s, latency_s)
+
+    def _linked(self, devices: int) -> bool:
+        return self.hardware.link is not None and self.hardware.link.devices >= devices
+
+    def _by_nccl(self, devices: int) -> bool:
+        """Whether a sum over so many devices of a node is NCCL's, over PCIe; over two it is the engine's own.
+
+        vLLM and SGLang: "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs"
+        (custom_all_reduce.py; flashinfer-ai/flashinfer pull request 4393 says why).
+        """
+        cards = self.hardware.vendor == "NVIDIA" and self.hardware.device_class != "cpu"
+        return cards and devices > 2 and not self._linked(devices)
 
     def _all_reduce_over_nodes(self, op: Op, counts: Counts) -> Transfer:
         """NCCL's, whatever the engine has of its own for a node (between_nodes.all_reduce_s)."""
@@ -226,6 +255,23 @@ def quick_reduced(op: Op, counts: Counts, link_s: Array, quick_s: Array, bits: f
     is_long = counts.dot(op.link_bytes) >= LONG_BYTES[op.link_devices]
     found: Array = np.where(is_long, quick_s * (bits / WIDE_BITS), link_s)
     return found
+
+
+def by_protocol(moved_s: Array, devices: int) -> Array:
+    """Return the seconds of NCCL's ring over PCIe beside its latency; `moved_s`: bytes at the bus bandwidth, any shape.
+
+    Short messages go with a flag beside each word (LL), at half the bandwidth; long ones take more for each of the
+    2 (n-1) hops (Simple), here 30 us over four devices and 68 over eight. The faster is taken. LL128 needs NVLink.
+    Source: ncclTopoTuneModel (NVIDIA/nccl src/graph/tuning.cc). Four RTX PRO 6000 (voipmonitor/rtx6kpro,
+    pcie-oneshot-allreduce.md, 1 KiB to 1 MiB) are met within 6 % in the mean; at the full bandwidth they are 18 to 42 %
+    too fast from 128 KiB on.
+
+    >>> [round(float(by_protocol(seconds * 1e-6, 4)) * 1e6, 1) for seconds in (9.4, 37.4)]
+    [18.8, 67.4]
+    """
+    more_s = LONGER_START_S + 2 * (devices - 1) * LONGER_HOP_S
+    faster: Array = np.minimum(moved_s / PROTOCOLS["LL"].ring, moved_s + more_s)
+    return faster
 
 
 def sends_away(op: Op, hardware: Hardware) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from simulator.engines.kernel_rules import ChunkedDecode
 from simulator.engines.kernels import Kernels
 from simulator.engines.split_decode import SplitDecode
+from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.hardware import DecodeAttention, Hardware, require
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Figure, Source
@@ -50,7 +51,8 @@ class DecodeAttentionRates:
         F: FLOPs, P: FLOP/s that attention reaches (`flops_per_s`), B: bytes of the cache, W: bytes/s, t0: launch,
         t_fp8: software conversion of an fp8 cache; F of whole tiles of query rows (DecodeTile). The last term where
         each of the g query heads of a group reads the cache for itself (reads_per_head). Not less than blocks of
-        Triton's kernel take (SplitDecode), or heads that read chunks alone (ChunkedDecode).
+        Triton's kernel take (SplitDecode), or heads that read chunks alone (ChunkedDecode). In a kernel of one wave as
+        much longer as multiprocessors idle and its tiles cost (WaveDecode).
 
         Raises ProfileError where the device's profile has no rates of decode attention.
         """
@@ -66,6 +68,8 @@ class DecodeAttentionRates:
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
                 alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
+        if wave := self.wave(op):
+            memory_s = memory_s * wave.slowdown(self.hardware, op, counts)
         for kernel in (self.split(op), self.chunked(op)):
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
         own_s = self.kernels.rules.state_start_s if updates_states(op) else None
@@ -76,6 +80,11 @@ class DecodeAttentionRates:
         """Return the kernel of attention that reads a sequence's cache in parts, None where an op runs in another."""
         split = self.kernels.rules.split_decode
         return split if split and split.holds(self.hardware, op) else None
+
+    def wave(self, op: Op) -> WaveDecode | None:
+        """Return the kernel of attention that runs in one wave of blocks, None where an op runs in another."""
+        wave = self.kernels.rules.wave_decode
+        return wave if wave and wave.holds(self.hardware, op) else None
 
     def _copied_s(self, op: Op) -> float:
         """Return the seconds before the copies that Triton's latent attention reads."""

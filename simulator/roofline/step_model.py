@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Floats
-from simulator.engines.kernel_rules import CAPTURED_TOKENS
+from simulator.engines.kernel_rules import CAPTURED_TOKENS, KernelRules
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
@@ -28,7 +28,7 @@ class StepTable(NamedTuple):
     With prompts the host takes `prompts.pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
     `prompts.gaps_s`, and `prompts.least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
     decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
-    reads.
+    reads; where it has `lone_parts` blocks alone, and fewer beside others (WaveDecode), as much longer.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
@@ -44,6 +44,7 @@ class StepTable(NamedTuple):
     least_s: float = 0.0
     prompts: HostLaunch = HostLaunch()
     lone_s: Floats = np.zeros(2)
+    lone_parts: float = 0.0
     host_s: Floats = np.zeros(3)
     decode_launch_s: Floats = np.zeros(1)
     decode_graph_s: Floats = np.zeros(1)
@@ -52,9 +53,11 @@ class StepTable(NamedTuple):
     def times(self, factor: float) -> "StepTable":
         """Return the table of steps that take `factor` times as long."""
         prompts, parts = HostLaunch(*(each_s * factor for each_s in self.prompts)), self._asdict()
-        seconds = {name: part * factor for name, part in parts.items() if name not in ("prompts", "graph_tokens")}
+        seconds = {name: part * factor for name, part in parts.items() if name not in COUNTS}
         return self._replace(**seconds, prompts=prompts)
 
+
+COUNTS = ("prompts", "graph_tokens", "lone_parts")  # fields of a table that are no seconds, or have some of their own
 
 READ_TOKENS = 1e9  # so many that launches do not count
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
@@ -176,6 +179,7 @@ class StepModel:
             self.loaded_token_s,
             self.least_s,
             lone_s=self._lone_s(),
+            lone_parts=self._lone_parts,
             host_s=np.zeros(3) if self.light else self.overheads.each_s,
             prompts=self.launches.prompts,
             decode_launch_s=launch_s,
@@ -186,16 +190,29 @@ class StepModel:
     def _lone_s(self) -> Floats:
         """Return the seconds per cached token that a lone sequence reads, where these are not those of the slopes.
 
-        0 where they are: only kernels with SplitDecode leave devices idle for want of sequences.
+        0 where they are: only kernels with SplitDecode or WaveDecode leave devices idle for want of sequences.
         """
-        if self.kernels is None or self.kernels.rules.split_decode is None:
+        rules = self.kernels.rules if self.kernels else KernelRules()
+        if rules.split_decode is None and rules.wave_decode is None:
             return np.zeros(2)
-        reading = [op for op in self.ops if max(op.cache_bytes.decode_reads, op.cache_bytes.decode_reads_windowed) > 0]
+        reading = self._reading
         alone, together = (
             np.array([sum(float(self.once(op, each)) * op.repeats for op in reading) for each in _reads(sequences)])
             for sequences in (1.0, READ_TOKENS)
         )
-        return np.where(alone > (1.0 + 1e-9) * together, alone / READ_TOKENS, 0.0)
+        return np.where(alone > (1.0 + 1e-9) * together * (not self._lone_parts), alone / READ_TOKENS, 0.0)
+
+    @property
+    def _reading(self) -> list[Op]:
+        return [op for op in self.ops if max(op.cache_bytes.decode_reads, op.cache_bytes.decode_reads_windowed) > 0]
+
+    @property
+    def _lone_parts(self) -> float:
+        """Multiprocessors for each KV head, among which a kernel of one wave shares the cache of a sequence; or 0."""
+        rates = self._rates
+        waves = [op for op in self._reading if isinstance(rates, Rates) and rates.decoding.wave(op)]
+        share = min((op.shared_by / op.attending_heads for op in waves), default=0.0)
+        return share * float(self.hardware.multiprocessors or 0.0)
 
     def once(self, op: Op, counts: Counts) -> Array:
         """Return the seconds of one repeat of an op; of sends, the mean of all."""

@@ -56,6 +56,7 @@ class Pool:
     replicas: int = 1
     stages: int = 1
     acceptance: tuple[float, ...] = ()  # of draft tokens, see `simulate`
+    slowest_stage: float = 1.0  # seconds of the stage with most layers, over the mean of all
 
     def __post_init__(self) -> None:
         for name in ("replicas", "stages"):
@@ -276,6 +277,7 @@ def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
     packed = table(RULES, 1)
     packed[0] = Rules(
         engines_per_replica=fleet.pool.stages,
+        slowest_stage=fleet.pool.slowest_stage,
         prefill_replicas=fleet.prefill_replicas,
         autoscaled=int(any(fleet.scalers)),
         replicas=fleet.replicas,

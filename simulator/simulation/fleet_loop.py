@@ -190,11 +190,16 @@ def _begin_steps(f: FleetState, tables: Tables, now_s: float, steps: npt.NDArray
 
 @inlined
 def _pass_stages(f: FleetState, replica: int, now_s: float, work_s: float) -> float:
-    """Return when a step leaves the last pipeline stage; each stage serves one batch at a time."""
+    """Return when a step leaves the last pipeline stage; each stage serves one batch at a time, as fast as the slowest.
+
+    A step takes the mean share in each: those with more layers and those with fewer make up for each other.
+    """
     free_s, t = f.stages_free_s[replica], now_s
+    share_s = work_s / f.rules.engines_per_replica
     for stage in range(f.rules.engines_per_replica):
-        t = max(t, free_s[stage]) + work_s / f.rules.engines_per_replica
-        free_s[stage] = t
+        t = max(t, free_s[stage])
+        free_s[stage] = t + f.rules.slowest_stage * share_s
+        t += share_s
     return t
 
 

@@ -88,6 +88,7 @@ class Rules(NamedTuple):
     """Settings of fleet, router and clients as plain numbers, under the names of their classes."""
 
     engines_per_replica: int  # one per pipeline stage
+    slowest_stage: float  # seconds of that with most layers, over the mean of all
     prefill_replicas: int  # 0: every replica prefills and decodes
     autoscaled: int  # 1: the number of replicas changes, in a pool at least
     replicas: int

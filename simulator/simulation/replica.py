@@ -6,7 +6,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import Progress, Run, simulate
 from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
-from simulator.simulation.scheduler_limits import limits, stages
+from simulator.simulation.scheduler_limits import limits, slowest_stage, stages
 from simulator.workloads.workload import Requests
 
 
@@ -18,7 +18,8 @@ def pool_of(
     `assume_fits`: requests longer than the model's context are not rejected. Raises as `limits` does.
     """
     allowed = limits(deployment, requests, assume_fits=assume_fits)
-    return Pool(allowed, table, replicas, stages(deployment, allowed), deployment.acceptance)
+    batches = stages(deployment, allowed)
+    return Pool(allowed, table, replicas, batches, deployment.acceptance, slowest_stage(deployment, batches))
 
 
 def simulate_replica(pool: Pool, requests: Requests, progress: Progress | None = None) -> Run:

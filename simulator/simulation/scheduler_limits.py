@@ -91,6 +91,16 @@ def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
     return min(pp, allowed.num_blocks) if deployment.engine.is_reserved else pp
 
 
+def slowest_stage(deployment: Deployment, batches: int) -> float:
+    """Return the layers of the pipeline stage that has most over the mean of all; 1 without stages.
+
+    Layers that do not divide go to some of the stages, one to each (vLLM: get_pp_indices of distributed/utils.py, to
+    those before the last, which has the output head; 46 over 4: 11, 12, 12 and 11). Rule V.
+    """
+    layers = len(deployment.model.layer_names)
+    return -(-layers // batches) * batches / layers
+
+
 def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     """Return the limits of each engine of a pipeline: its share of the KV-cache blocks and sequences. Rule V."""
     if batches == 1:

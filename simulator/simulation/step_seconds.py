@@ -1,5 +1,7 @@
 """How long a scheduled step takes: what its sequences look up in a step table, and what launches it."""
 
+import math
+
 from simulator.arrays import Floats
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.jit import compiled
@@ -81,10 +83,18 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
         windowed += book.decoding * more
     every_s, windowed_s = table.slopes[0] * reads, table.slopes[1] * windowed
     if table.lone_s[0] + table.lone_s[1] > 0.0:
-        longest = _longest_cached(s) + ahead
-        every_s = max(every_s, table.lone_s[0] * longest)
-        windowed_s = max(windowed_s, table.lone_s[1] * min(longest, s.limits.window))
+        longest, slower = _longest_cached(s) + ahead, _fewer_parts(table, book.decoding)
+        every_s = max(every_s, table.lone_s[0] * longest * slower)
+        windowed_s = max(windowed_s, table.lone_s[1] * min(longest, s.limits.window) * slower)
     return seconds + every_s + windowed_s
+
+
+@compiled
+def _fewer_parts(table: StepTable, decoding: int) -> float:
+    """Return the parts of a lone sequence's cache over those that it has beside others (WaveDecode)."""
+    if table.lone_parts == 0.0:
+        return 1.0
+    return max(1.0, math.floor(table.lone_parts)) / max(1.0, math.floor(table.lone_parts / decoding))
 
 
 @compiled

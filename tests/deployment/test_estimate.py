@@ -28,6 +28,15 @@ def deployment(model: str = "llama-3.1-8b", hardware: str = "h100-sxm", engine: 
     return deploy(model, hardware, engine, default_layout(load_model(model), **layout))
 
 
+@pytest.mark.parametrize(("engine", "times"), [("vllm-0.8", 4), ("tensorrt-llm-0.15", 1)])
+def test_each_stage_of_vllm_prepares_a_step_by_itself(engine, times):
+    """Once for each stage, after what the one before sends; sequences get their tokens in the last one alone."""
+    stages, one = (deployment(engine=engine, pp=pp).step_model() for pp in (4, 1))
+    assert stages.overheads.step_s == pytest.approx(times * one.overheads.step_s)
+    assert one.overheads.step_s > 0
+    assert stages.overheads.sequence_s == one.overheads.sequence_s
+
+
 # ------------------------------------------------------------------------------------------- against the event loop
 
 

@@ -32,6 +32,7 @@ class OraclePool:
     seconds: Callable[[OracleBatch], float]
     replicas: int = 1
     stages: int = 1
+    slowest_stage: float = 1.0  # V: over the mean of all
 
 
 @dataclass(frozen=True)
@@ -550,10 +551,11 @@ class _Fleet:
 
     def _through_stages(self, copy: _Copy, seconds: float) -> float:
         """V: when a step that begins now leaves the last stage."""
-        at_s = self.now_s
+        at_s, each_s = self.now_s, seconds / copy.pool.stages
         for stage, free_s in enumerate(copy.stage_free_s):
-            at_s = max(at_s, free_s) + seconds / copy.pool.stages
-            copy.stage_free_s[stage] = at_s
+            entered_s = max(at_s, free_s)
+            copy.stage_free_s[stage] = entered_s + copy.pool.slowest_stage * each_s
+            at_s = entered_s + each_s
         return at_s
 
 

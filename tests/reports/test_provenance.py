@@ -41,6 +41,7 @@ def asked(
 
 LLAMA = asked("llama-3.1-8b", "h100-sxm")
 SPLIT = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", pp=2)
+PCIE = asked("llama-3.1-8b", "l40s", tp=4)
 RANKS = {"dp": 16, "ep": 16}
 
 
@@ -69,6 +70,8 @@ IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, o
     ),
     (hardware, "NODE_DEVICES", "devices of a node", asked("llama-3.1-70b", "l40s", pp=16), SPLIT),
     (collectives, "SEND_LATENCY_S", "latency of a send", SPLIT, asked("llama-3.1-8b", "h100-sxm", tp=2)),
+    (collectives, "LONGER_START_S", "start of a long all-reduce", PCIE, asked("llama-3.1-8b", "l40s", tp=2)),
+    (collectives, "LONGER_HOP_S", "hop of a long all-reduce", PCIE, asked("llama-3.1-8b", "h100-sxm", tp=4)),
     (
         collectives,
         "PCIE_FRACTION",

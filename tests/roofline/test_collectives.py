@@ -185,6 +185,38 @@ def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
         assert chosen == ({0} if devices == 2 else {0, 1})
 
 
+# us by KiB of NCCL on four RTX PRO 6000 (voipmonitor/rtx6kpro, optimization/pcie-oneshot-allreduce.md, read 2026-11-28;
+# without 64 KiB, 71.2 us, as long as 512 KiB take)
+FOUR_CARDS = {1: 13.5, 4: 13.2, 8: 13.9, 16: 14.7, 32: 15.6, 128: 24.7, 256: 40.9, 512: 71.7, 1024: 85.2}
+
+
+def all_reduce_s(device: str, devices: int, size: float) -> float:
+    hardware = load_hardware(device)
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    moved = Links(hardware, Kernels()).transfer(op, Counts(1.0, size))
+    return float(moved.link_s + moved.latency_s)
+
+
+def test_nccl_sums_over_pcie_in_the_protocol_that_is_faster():
+    """Half the bandwidth and no more (LL), or all of it and 1.8 us and 4.7 us a hop of the ring more (Simple)."""
+    errors = [all_reduce_s("rtx-pro-6000-server", 4, kib * 1024) / (us * 1e-6) - 1 for kib, us in FOUR_CARDS.items()]
+    assert np.mean(np.abs(errors)) < 0.06
+    assert max(np.abs(errors)) < 0.18
+    for devices, reached in ((4, 28e9), (8, 23e9)):
+        hops = 2 * (devices - 1)
+        long_s = all_reduce_s("rtx-pro-6000-server", devices, 1e9) - all_reduce_s("rtx-pro-6000-server", devices, 1.0)
+        assert long_s == pytest.approx(hops / devices * 1e9 / reached + 1.8e-6 + hops * 4.7e-6)
+
+
+@pytest.mark.parametrize(("device", "devices"), [("rtx-pro-6000-server", 2), ("rx-7900-xtx", 4), ("xeon-6980p", 4)])
+def test_sums_that_are_not_nccls_have_one_protocol(device, devices):
+    """A pair of cards has the engine's own kernel, AMD and processors have no NCCL: latency and bytes alone."""
+    short_s, long_s = (all_reduce_s(device, devices, size) for size in (0.0, 1e6))
+    reached = load_hardware(device).achievable.all_reduce[devices]
+    assert short_s == pytest.approx(reached.latency_s)
+    assert long_s - short_s == pytest.approx(1e6 * 2 * (devices - 1) / devices / reached.bus_bytes_per_s)
+
+
 @pytest.mark.parametrize(("tp", "pp", "crossings"), [(4, 4, 1), (8, 2, 1), (8, 4, 3), (2, 4, 0), (1, 16, 1)])
 def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     send = next(op for op in load_model("llama-3.1-70b").ops(Layout(tp=tp, pp=pp)) if op.rate == "send")

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
+from simulator.models.layout import Layout
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, PROMPTS_FIRST, STATIC, SchedulerLimits
 from simulator.simulation.autoscaler import Autoscaler, Failure
@@ -17,6 +19,7 @@ from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STARTING, UP
 from simulator.simulation.routers import ROUTERS, Router
+from simulator.simulation.scheduler_limits import slowest_stage
 from simulator.workloads.workload import Requests
 from tests.support.hand_made import SECONDS, TABLE, requests_of
 
@@ -348,6 +351,20 @@ def test_a_pipeline_by_hand():
     assert run.finished_s.tolist() == [4, 6, 8, 10]
     assert run.scheduled_s.tolist() == [0, 0, 4, 6]
     assert run.busy_s / run.engines == 8  # of 10 seconds: 2 at each end one stage is empty
+
+
+def test_batches_follow_each_other_as_fast_as_the_slowest_stage():
+    """A stage of 2 s is busy for 3, so that the second batch leaves at 7, not 6; the first one is as fast as before."""
+    pool = Pool(ALONE._replace(max_num_seqs=2), SECONDS, stages=2, slowest_stage=1.5)
+    run = simulate_fleet(Fleet(pool), requests_of([(0.0, 4, 1)] * 2))
+    assert run.finished_s.tolist() == [4, 7]
+
+
+@pytest.mark.parametrize(("pp", "slowest"), [(1, 1.0), (2, 1.0), (4, 12 / 11.5), (8, 6 / 5.75)])
+def test_layers_that_do_not_divide_make_some_stages_slower(pp, slowest):
+    """GLM-4.5-Air has 46 layers."""
+    deployment = deploy("glm-4.5-air", "h100-sxm", layout=Layout(pp=pp))
+    assert slowest_stage(deployment, pp) == pytest.approx(slowest)
 
 
 def test_a_pipeline_alone_is_one_engine():

@@ -46,7 +46,8 @@ ROUTERS = ["round-robin", "least-outstanding", "least-cache", "power-of-two", "p
 
 
 def pool_of(pool: OraclePool) -> Pool:
-    return Pool(limits_of(pool.limits), TABLE, pool.replicas, pool.stages, acceptance=pool.limits.acceptance)
+    drafts = pool.limits.acceptance
+    return Pool(limits_of(pool.limits), TABLE, pool.replicas, pool.stages, drafts, slowest_stage=pool.slowest_stage)
 
 
 def fleet_of(fleet: OracleFleet) -> Fleet:
@@ -126,7 +127,8 @@ def fleets(
     name = draw(st.sampled_from(ROUTERS))
     workers = draw(st.integers(1, 4)) if name == "least-connections" else 1
     router = OracleRouter(name, draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 1, 3])), workers)
-    pool = OraclePool(replace(limits, concurrency=0), seconds, draw(st.integers(1, 4)), stages)
+    slowest = draw(st.sampled_from([1.0, 12 / 11.5, 1.5])) if stages > 1 else 1.0
+    pool = OraclePool(replace(limits, concurrency=0), seconds, draw(st.integers(1, 4)), stages, slowest)
     return jobs, OracleFleet(pool, router), limits.concurrency
 
 
