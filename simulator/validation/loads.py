@@ -17,6 +17,7 @@ from simulator.validation.measurements import UNIFORM
 from simulator.validation.setups import Placed
 from simulator.validation.sources import Recipe
 from simulator.validation.sources.mlperf import SPREAD
+from simulator.validation.sources.recipe import Balancer
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
@@ -147,7 +148,7 @@ def _repeated(recipe: Recipe) -> dict[str, Any]:
 
 def _run(placed: Placed, **counted: bool) -> RunQuestion:
     """Return how a run is counted, with the replicas and what is in front of them."""
-    router, workers = placed.recipe.balancer
+    router, workers = placed.recipe.balancer if placed.replicas > 1 else Balancer()
     return RunQuestion(placed.replicas, router=router, router_workers=workers, **counted)
 
 
@@ -193,18 +194,18 @@ def _uniform(mean: float) -> Uniform:
 
 def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
     """Return the options that say how requests arrive, and how many, of all replicas together."""
-    recipe, setup, replicas = placed.recipe, placed.setup, _run(placed).shares
+    recipe, setup, replicas, shares = placed.recipe, placed.setup, placed.replicas, _run(placed).shares
     stated, of_one = recipe.request_count, recipe.requests_of_replica(replicas)
     most = max(64, int(MAX_STEPS_TOKENS / mean_output), of_one or 0)
     if setup.regime == "closed_loop":
-        replicas = min(replicas, setup.concurrency)
-        share = -(-setup.concurrency // replicas)
-        count = int(stated / replicas) if stated else ROUNDS * share
-        return {"max_concurrency": str(share * replicas), "num_prompts": max(share, min(count, most)) * replicas}
+        shares = min(shares, setup.concurrency)
+        share = -(-setup.concurrency // shares)
+        count = int(stated / shares) if stated else ROUNDS * share
+        return {"max_concurrency": str(share * shares), "num_prompts": max(share, min(count, most)) * shares}
     rate_per_s = setup.rate_per_s or (EVERYTHING_PER_S if recipe.latency_limits_s else 0.0)
     if setup.regime == "open_loop" and rate_per_s:  # without a rate only the saturated throughput is known
         count = min(int(stated / replicas if stated else of_one or OPEN_REQUESTS), most)
-        arrivals = recipe.arrivals(rate_per_s / replicas, replicas)
+        arrivals = recipe.arrivals(rate_per_s / shares, shares)
         return {"num_prompts": count * replicas, "request_rate": repr(rate_per_s), **_gaps(arrivals)}
     count = min(int(stated / replicas if stated else of_one or OFFLINE_REQUESTS), most)
     return {"num_prompts": max(1, count) * replicas, "request_rate": "inf"}

@@ -15,6 +15,7 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.layout import Layout
 from simulator.validation.sources.mlperf_entries import (
+    AMD_ENGINE,
     BLACKWELL,
     DUAL,
     GH200,
@@ -26,7 +27,7 @@ from simulator.validation.sources.mlperf_entries import (
     is_amd_v4,
     is_v4,
 )
-from simulator.validation.sources.recipe import Degrees, Limits, Load, Recipe
+from simulator.validation.sources.recipe import Balancer, Degrees, Limits, Load, Recipe
 from simulator.workloads.arrivals import Arrivals, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Fixed, LogNormal, Quantiles
 
@@ -213,13 +214,25 @@ class Mlperf(Recipe):
         server, interactive = NVIDIA_S.get(self.model.id, (SERVER_S, SERVER_S))
         return interactive if self.setup.scenario == "Interactive" else server
 
+    @property
+    def balancer(self) -> Balancer:
+        """Return what sends requests to the replica with the fewest in flight, in AMD's servers, simulated whole.
+
+        schedule_algo of its harness (harness_llm/backends/common/server_sut.py of v5.1, read 2026-11-28) is
+        shortest_queue, or shortest_queue_with_tokens, which adds 0.02 requests for each token of late prompts. Its
+        engines tell of completions after 7 to 13 steps: a replica is then sent all that comes, and decodes while others
+        are.
+        """
+        whole = self.preset[0] == AMD_ENGINE[0] and not is_amd_v4(self.setup) and self.setup.regime == "open_loop"
+        return Balancer("least-connections") if whole else Balancer()
+
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return a replica's share of Poisson arrivals that a balancer deals.
+        """Return a replica's share of Poisson arrivals that a balancer deals, or all that it is sent.
 
         A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
-        NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1), schedule_algo of AMD's
-        (harness_llm/backends/common/server_sut.py); read 2026-11-22. AMD's of v4.1 deals whole batches in turn
-        (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half of that is a part of request_s.
+        NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1); read 2026-11-22. AMD's of v4.1 deals
+        whole batches in turn (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half of that is a part of
+        request_s.
         """
         if is_amd_v4(self.setup):
             return Released(rate_per_s, BATCHER_S * replicas)

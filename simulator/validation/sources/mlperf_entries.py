@@ -134,10 +134,13 @@ INTEL_ENTRIES = {
 }
 
 
+AMD_ENGINE = ("vllm-mlperf", "")  # AMD's branches of vLLM
+
+
 def _amd(
     seqs: int, tokens: int, share: float | None = None, steps: int = 1, free: float = 0.0, waiting: int = 0
 ) -> Entry:
-    return Entry(0, 1, seqs, tokens, ("vllm-mlperf", ""), False, share, steps, free, waiting)
+    return Entry(0, 1, seqs, tokens, AMD_ENGINE, False, share, steps, free, waiting)
 
 
 MI300X, MI325X = ("mi300x",), ("mi325x",)
