@@ -20,7 +20,6 @@ from simulator.validation.sources.mlperf_entries import (
     DUAL,
     GH200,
     H100,
-    PYTORCH,
     RULES,
     UNBRIDGED,
     Entry,
@@ -217,25 +216,23 @@ class Mlperf(Recipe):
 
     @property
     def balancer(self) -> Balancer:
-        """Return what sends a server's requests to the replica with the fewest in flight, all of which are simulated.
+        """Return what sends requests to the replica with the fewest in flight, in AMD's servers, simulated whole.
 
-        So do schedule_algo of AMD's harness (harness_llm/backends/common/server_sut.py of v5.1: shortest_queue, or
-        shortest_queue_with_tokens, which adds 0.02 requests for each token of late prompts) and
-        traffic_distribution_policy "load_balancing" of NVIDIA's (code/llmlib/config.py, harness_llm/main_llm.cc of
-        v5.1, llm_server.cc of v4.1); read 2026-11-22 and 28. AMD's engines tell of completions after 7 to 13 steps: a
-        replica is then sent all that comes, and decodes while others are. Front ends of trtllm-serve were fitted to
-        shares and keep them.
+        schedule_algo of its harness (harness_llm/backends/common/server_sut.py of v5.1, read 2026-11-28) is
+        shortest_queue, or shortest_queue_with_tokens, which adds 0.02 requests for each token of late prompts. Its
+        engines tell of completions after 7 to 13 steps: a replica is then sent all that comes, and decodes while others
+        are.
         """
-        engine = self.preset[0]
-        whole = engine == AMD_ENGINE[0] and not is_amd_v4(self.setup)
-        whole |= self.setup.engine.startswith("TensorRT") and engine != PYTORCH[0] and self.setup.rate_per_s > 0
-        return Balancer("least-connections") if whole and self.setup.regime == "open_loop" else Balancer()
+        whole = self.preset[0] == AMD_ENGINE[0] and not is_amd_v4(self.setup) and self.setup.regime == "open_loop"
+        return Balancer("least-connections") if whole else Balancer()
 
     def arrivals(self, rate_per_s: float, replicas: int) -> Arrivals:
-        """Return a replica's share of Poisson arrivals, or all that a balancer is sent.
+        """Return a replica's share of Poisson arrivals that a balancer deals, or all that it is sent.
 
-        AMD's harness of v4.1 deals whole batches in turn (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half
-        of that is a part of request_s.
+        A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
+        NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1); read 2026-11-22. AMD's of v4.1 deals
+        whole batches in turn (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half of that is a part of
+        request_s.
         """
         if is_amd_v4(self.setup):
             return Released(rate_per_s, BATCHER_S * replicas)
