@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from simulator.deployment.cache_blocks import Groups, block_tokens, bytes_of_block, groups_of, slot_tokens
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
-from simulator.deployment.workspace import Workspace, workspace
+from simulator.deployment.workspace import Workspace, held_by_graphs, workspace
 from simulator.frames import Framed, frame
 from simulator.profile import Figure, Source
 
@@ -195,8 +195,8 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     weights = deployment.layout.weight_bytes(part.weights(deployment.layout))
     weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
     weights += padding_bytes(deployment) + vision_bytes(deployment)
-    needed = workspace(deployment)
-    used = weights + needed.bytes + rule.context_bytes + rule.graph_bytes
+    needed, graph_bytes = workspace(deployment), rule.graph_bytes + held_by_graphs(deployment)
+    used = weights + needed.bytes + rule.context_bytes + graph_bytes
     share, free = deployment.memory_fraction, total - used
     room = {
         "of_total": share * total - used,
@@ -217,7 +217,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         weight_bytes=weights,
         workspace=needed,
         context_bytes=float(rule.context_bytes),
-        graph_bytes=float(rule.graph_bytes),
+        graph_bytes=float(graph_bytes),
         unused_bytes=total - used - room,
         state_bytes=state,
         max_num_seqs=running,

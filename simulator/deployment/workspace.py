@@ -1,6 +1,7 @@
 """Memory of one device that a step needs for its duration: activations, logits, a batch of images."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import encoder_peak_bytes
@@ -39,23 +40,50 @@ class Workspace:
 
 
 def workspace(deployment: Deployment) -> Workspace:
-    """Return the workspace of a full step on one device."""
+    """Return the workspace of a full step on one device.
+
+    Where an engine's graphs keep a step of their own (`held_by_graphs`), the step that it measures holds prompts alone,
+    whose few rows of logits are not counted.
+    """
+    held, tokens = deployment.engine.memory.graphs_hold_step, deployment.max_num_batched_tokens
     return Workspace(
-        activation_bytes=_activation_bytes(deployment),
-        sampler_bytes=_sampler_bytes(deployment),
+        activation_bytes=min(tokens, deployment.engine.micro_batch_tokens or tokens) * _token_bytes(deployment),
+        sampler_bytes=0.0 if held else _sampler_bytes(deployment, deployment.max_num_seqs // deployment.layout.dp),
         peak_bytes=float(deployment.engine.memory.peak_bytes),
         image_bytes=encoder_peak_bytes(deployment),
         keeps_sampler=deployment.engine.memory.keeps_sampler,
     )
 
 
-def _activation_bytes(deployment: Deployment) -> float:
-    """Return the bytes of activations alive at once in the widest op of a full step, with the residual beside them."""
+def held_by_graphs(deployment: Deployment) -> float:
+    """Return the bytes of activations and logits that captured graphs keep beside those of a step without a graph.
+
+    Those of the largest captured batch. TensorRT-LLM captures graphs into one pool of memory before it measures what is
+    free for the cache, and again afterwards. While it measures, the cache has room for max_num_tokens on each rank, of
+    all ranks' prompts: if that has fewer blocks than the largest batch has sequences, no graph is captured and none is
+    counted (NVIDIA/TensorRT-LLM _torch/pyexecutor/model_engine.py, _capture_generation_cuda_graphs; _util.py,
+    KvCacheCreator; modules/logits_processor.py: logits in the model's type and in fp32; read 2026-11-28). 128 rows by
+    default, six bytes for each of 128,256 logits, and activations:
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> round(held_by_graphs(deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm")) - 128 * 128_256 * 6, -6)
+    13000000.0
+    """
+    sizes = deployment.graphs.batch_sizes
+    if not deployment.engine.memory.graphs_hold_step or not sizes:
+        return 0.0
+    rows = max(sizes) // deployment.layout.dp // (1 + deployment.draft_tokens)
+    if rows > ceil(deployment.max_num_batched_tokens / int(deployment.engine.block_size)):
+        return 0.0
+    return max(sizes) * _token_bytes(deployment) + _sampler_bytes(deployment, rows)
+
+
+def _token_bytes(deployment: Deployment) -> float:
+    """Return the bytes per token of activations alive at once in the widest op, with the residual beside them."""
     whole = (float(op.activation_bytes.tokens) for op in deployment.ops if op.experts is None)
     widest = max(_routed_bytes(deployment), *whole)
     residual = 2 * deployment.model.hidden * deployment.layout.activation_bytes / deployment.layout.dp
-    tokens = deployment.max_num_batched_tokens
-    return min(tokens, deployment.engine.micro_batch_tokens or tokens) * (widest + residual)
+    return widest + residual
 
 
 def _routed_bytes(deployment: Deployment) -> float:
@@ -83,9 +111,9 @@ def _routed_bytes(deployment: Deployment) -> float:
     return most
 
 
-def _sampler_bytes(deployment: Deployment) -> float:
+def _sampler_bytes(deployment: Deployment, seqs: int) -> float:
     """Return the bytes of fp32 logits in the sampler, rows x vocabulary x 4 x copies, and what else sequences have."""
-    rule, seqs = deployment.engine.memory, deployment.max_num_seqs // deployment.layout.dp
+    rule = deployment.engine.memory
     copies = float(rule.logit_copies)
     if deployment.settings.flashinfer_sampler:
         copies = min(copies, FLASHINFER_COPIES)

@@ -54,6 +54,7 @@ class MemoryRule(Strict):
     context_bytes: Bytes  # driver context, libraries, communication buffers
     graph_bytes: Bytes  # captured CUDA graphs
     logit_copies: Number  # fp32 copies of the logits alive at once in the sampler
+    graphs_hold_step: bool = False  # captured before memory is measured, with activations and logits of their own
     keeps_sampler: bool = False  # the sampler's buffers are allocated once, beside those of activations
     sequence_bytes: Bytes = NO_MORE  # of each sequence in the sampler's and the runtime's buffers, beside its logits
     peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits

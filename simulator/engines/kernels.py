@@ -244,7 +244,7 @@ class Kernels(OnDevices):
 
     def norm_calls(self, op: Op) -> int:
         """Return how many norms of an op the host launches one by one, where no graph does."""
-        return op.norms if self.rules.norm_kernels else 0
+        return self.rules.norm_kernels.calls(op) if self.rules.norm_kernels else 0
 
     def start_s(self, hardware: Hardware, peak: PeakName, op: Op) -> float:
         """Return the seconds that all kernels of a GEMM take to start, multiplied in a type.

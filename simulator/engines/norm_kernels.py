@@ -16,8 +16,13 @@ class NormKernels(Strict):
     heads: Number  # of queries, of keys, of latent vectors: two of a layer
     values: Number  # of queries, of keys and of values (Gemma 3n and 4): three of a layer
     router: Number  # of a router's inputs, with a choice that scales each expert (Gemma 4)
+    heads_by_one_call: bool = False  # the host launches one kernel that norms queries and keys
 
     def of(self, op: Op) -> float:
         """Return the kernels that the norms of an op add."""
         kernels = {"outputs": self.outputs, "heads": self.heads, "values": self.values, "router": self.router}
         return op.norms * float(kernels[op.normed]) if op.normed else 0.0
+
+    def calls(self, op: Op) -> int:
+        """Return how many calls of the host launch the norms of an op."""
+        return min(op.norms, 1) if op.normed == "heads" and self.heads_by_one_call else op.norms

@@ -139,10 +139,29 @@ def test_ranks_of_data_parallel_attention_hold_whole_sequences():
 
 
 def test_tensorrt_llms_convention_by_hand():
+    """A step of 8,192 tokens, and beside it what graphs keep: activations and logits, in two types, of 128 rows."""
     found = plan("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
-    free = 79.22 * GIB - 2 * 8_030_261_248 - 1 * GIB - 0.6 * GIB - 2048 * 128_256 * 4 * 2
+    token = 2 * (3 * 14_336 + 2 * 4096)  # the activation's inputs and outputs, the residual and what is added to it
+    free = 79.22 * GIB - 2 * 8_030_261_248 - 1.6 * GIB - (8192 + 128) * token - 128 * 128_256 * (2 + 4)
     assert found.cache_bytes == pytest.approx(0.9 * free)
     assert found.unused_bytes == pytest.approx(0.1 * free)
+
+
+def test_graphs_keep_a_step_of_their_largest_batch_beside_the_one_that_is_measured():
+    layout = default_layout(load_model("qwen3-30b-a3b"), dp=4, ep=4)
+    plain = deploy("qwen3-30b-a3b", "h100-sxm", "tensorrt-llm", layout, Settings(max_num_seqs=2048))
+
+    def captured(most: int) -> MemoryPlan:
+        given = [f"graph_max_batch_size={most}", "graph_padding=true"]
+        return memory_plan(replace(plain, **configure(plain.engine, plain.settings, given)._asdict()))
+
+    few, many = captured(256), captured(512)
+    more = 256 * 151_936 * 6 + 4 * 256 * few.activation_bytes / few.deployment.max_num_batched_tokens
+    assert many.graph_bytes - few.graph_bytes == pytest.approx(more)
+    assert few.workspace == many.workspace
+    assert few.sampler_bytes == 0.0
+    assert captured(1024).graph_bytes > many.graph_bytes
+    assert captured(2048).graph_bytes == plain.engine.memory.graph_bytes  # 4 x 8,192 tokens have 1,024 blocks
 
 
 def test_sglangs_convention_by_hand():
