@@ -6,6 +6,7 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
+from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
@@ -119,12 +120,11 @@ class DenseMarlin(OfFormats):
 class ChunkedDecode(OnDevices):
     """Decode attention within chunks, where the kernel in which a group of query heads shares a KV head knows none.
 
-    Each query head then reads the cache for itself, in 16 bits at `per_head` times the bandwidth of the device, because
-    others of its group have brought it into a cache; a narrower number takes as long. A context that is shorter than a
-    chunk needs none, and runs in the usual kernel.
+    Each query head then reads the cache for itself, `numbers_per_clock` of any format in a clock of a multiprocessor. A
+    context that is shorter than a chunk needs none, and runs in the usual kernel.
     """
 
-    per_head: Positive
+    numbers_per_clock: Positive
 
     def holds(self, hardware: Hardware, op: Op, context_tokens: int) -> bool:
         """Tell whether decode attention runs so on a device, with contexts of so many tokens at most."""
@@ -132,8 +132,8 @@ class ChunkedDecode(OnDevices):
 
     def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
         """Return the seconds in which all query heads read the cache; shape of the counts."""
-        share = self.per_head * min(1.0, number_format(op.cache_format).size_bytes / WIDE_BYTES)
-        return op.shared_by * counts.dot(op.cache_bytes) / (share * hardware.memory_bytes_per_s)
+        numbers = op.shared_by * counts.dot(op.cache_bytes) / number_format(op.cache_format).size_bytes
+        return numbers / (float(self.numbers_per_clock) * clocks_per_s(hardware))
 
 
 class KernelRules(Strict):
@@ -274,6 +274,14 @@ class KernelRules(Strict):
     )
     per_head_except: tuple[int, ...] = Field(
         (), description="query heads per KV head for which the group shares what it reads"
+    )
+    per_head_groups: tuple[int, ...] = Field(
+        (), description="query heads per KV head for which each reads for itself; none is all but `per_head_except`"
+    )
+    per_head_by_clock: bool = Field(
+        False,
+        description="`per_head` counts numbers of any format that a multiprocessor reads in a clock: the kernel is bound"
+        " by what it computes, not by the memory",
     )
     slow_fp8_cache: bool = Field(
         False,

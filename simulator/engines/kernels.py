@@ -8,6 +8,7 @@ import numpy as np
 from simulator.engines import marlin_tiles
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
     CROWDED_HEADS,
@@ -94,17 +95,21 @@ class Kernels(OnDevices):
         formats, group = self.rules.per_head_formats, op.shared_by
         windowed = self.rules.per_head_windowed and op.cache_bytes.decode_reads_windowed > 0
         apart = windowed or op.cache_format in (formats or (op.cache_format,))
-        return self.fitted.per_head is not None and apart and group not in self.rules.per_head_except
+        kept = group not in self.rules.per_head_except and group in (self.rules.per_head_groups or (group,))
+        return self.fitted.per_head is not None and apart and kept
 
-    def share_per_head(self, heads: Array, context_tokens: int, cache_format: str) -> Array:
+    def share_per_head(self, heads: Array, context_tokens: int, cache_format: str, hardware: Hardware) -> Array:
         """Return the share of the bandwidth at which query heads read the KV cache where each reads it for itself.
 
         `heads`: sequences x query heads; 0: the batch is not known (a slope of StepTable), and counts as crowded. A
         head reads what another has brought into a cache of the device, and computes in 16 bits, so that a narrower
         number takes as long. For many heads vLLM V0 has a kernel that keeps a row of scores in shared memory, which
         bounds the blocks at work, and what they read: `per_head_crowded` is for rows of `CAPTURED_TOKENS`, in bytes
-        of any number, and grows as they shrink.
+        of any number, and grows as they shrink. TensorRT-LLM's MMHA reads so many numbers a clock (per_head_by_clock).
         """
+        if self.rules.per_head_by_clock:
+            numbers_per_s = float(self.fitted.per_head or math.inf) * clocks_per_s(hardware)
+            return np.asarray(numbers_per_s * number_format(cache_format).size_bytes / hardware.memory_bytes_per_s)
         few, longest = float(self.fitted.per_head or math.inf), float(self.fitted.per_head_crowded or math.inf)
         few *= min(1.0, number_format(cache_format).size_bytes / WIDE_BYTES)
         crowded = min(longest * CAPTURED_TOKENS / min(context_tokens, CAPTURED_TOKENS), few)

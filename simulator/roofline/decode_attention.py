@@ -66,7 +66,8 @@ class DecodeAttentionRates:
             compute_s = compute_s * self.kernels.decode_padding(op, self.hardware) + self._conversion_s(op, counts)
             if self.kernels.reads_per_head(op):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
-                alone = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format) / op.shared_by
+                share = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format, self.hardware)
+                alone = share / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         if wave := self.wave(op):
             memory_s = memory_s * wave.slowdown(self.hardware, op, counts)

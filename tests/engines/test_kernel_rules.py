@@ -86,8 +86,21 @@ def test_tensorrt_llm_reads_the_cache_once_for_groups_that_its_kernel_knows():
         kernels = load_engine(f"tensorrt-llm-{version}").kernels_on(load_hardware("h100-sxm"))
         found[version] = [kernels.reads_per_head(decode_op(32 // group, "fp8")) for group in (4, 8)]
     assert found == {"0.5": [True, True], "0.8": [True, False], "0.11": [False, False]}
-    l40s = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("l40s"))
-    assert not l40s.reads_per_head(decode_op(8, "fp8"))
+    assert load_engine("tensorrt-llm-0.11").kernels_on(load_hardware("h100-sxm")).reads_per_head(decode_op(32, "fp8"))
+
+
+def test_heads_that_read_alone_are_bound_by_the_clock_of_a_device():
+    """H200 takes as long as H100, in fp8 as in fp16; the memory of an L40S is slower than 4 heads that read alone."""
+    counts = Counts(1.0, 16.0, 16.0, decode_reads=1e6)
+
+    def seconds(device: str, cache: str, **changes: None) -> float:
+        kernels = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware(device)).with_fitted(**changes)
+        return float(Rates(load_hardware(device), kernels).cost(decode_op(8, cache), counts).memory_s)
+
+    alone_s = 4 * 2 * 8 * 128 * 1e6 / (14 * 132 * 1.983e9)
+    for device, cache in (("h100-sxm", "fp16"), ("h200-sxm", "fp16"), ("h200-sxm", "fp8")):
+        assert seconds(device, cache) == pytest.approx(alone_s, rel=1e-3)
+    assert seconds("l40s", "fp8") == seconds("l40s", "fp8", per_head=None)
 
 
 def test_tensorrt_llms_all_reduce_norms():
@@ -104,7 +117,7 @@ def test_tensorrt_llms_all_reduce_norms():
 def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
     """Pull request 6306: MMHA, not XQA, from contexts of a chunk on; trtllm-gen's kernels know chunks on Blackwell.
 
-    Llama 4: 5 heads of a group read 2 x 8 x 128 bytes in fp8 at half of 2.25 times the bandwidth: 5 / 1.125.
+    Llama 4: 5 heads of a group read 2 x 8 x 128 numbers, 14 in a clock of 132 multiprocessors at 1.98 GHz.
     """
     layer = Attention(heads=40, kv_heads=8, head_dim=128, window=8192, chunked=True)
     op = next(op for op in layer.ops(5120, Layout(cache_dtype="fp8")) if op.rate == "decode_attention")
@@ -115,7 +128,7 @@ def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
         for device in ("h200-sxm", "b200-sxm")
         for context in (8191, 8192)
     }
-    assert seconds["h200-sxm", 8192] == pytest.approx(5 / 1.125 * 2048 * 1e6 / 4.8e12)
+    assert seconds["h200-sxm", 8192] == pytest.approx(5 * 2048 * 1e6 / (14 * 132 * 1.983e9), rel=1e-3)
     assert seconds["h200-sxm", 8191] < seconds["h200-sxm", 8192] / 3
     assert seconds["b200-sxm", 8191] == seconds["b200-sxm", 8192]
     sliding = decode_op(8, "fp8", 8192)
