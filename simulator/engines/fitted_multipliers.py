@@ -51,7 +51,8 @@ class FittedMultipliers(Strict):
     half_length: Number = Field(UNITY, description="prompt tokens at which prefill attention reaches half of its rate")
     per_head: Positive | None = Field(
         None,
-        description="bandwidth at which each query head reads the KV cache for itself; none: a group shares it",
+        description="bandwidth at which each query head reads the KV cache for itself (or numbers a clock:"
+        " KernelRules.per_head_by_clock); none: a group shares it",
     )
     per_head_crowded: Positive | None = Field(
         None, description="the same in a batch of more than kernel_rules.CROWDED_HEADS sequences x query heads"

@@ -280,8 +280,8 @@ class KernelRules(Strict):
     )
     per_head_by_clock: bool = Field(
         False,
-        description="`per_head` counts numbers of any format that a multiprocessor reads in a clock: the kernel is bound"
-        " by what it computes, not by the memory",
+        description="`per_head` counts numbers of any format that a multiprocessor reads in a clock: what the kernel"
+        " computes bounds it, not the memory",
     )
     slow_fp8_cache: bool = Field(
         False,

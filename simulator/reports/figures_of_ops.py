@@ -153,7 +153,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     experts = kernels.rules.vector_expert_tokens
     few = [op for op in gemms if rates.unpacks(op.format) and (op.experts is None or experts)]
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
-    apart = [op for op in ops if op.heads and kernels.reads_per_head(op)]
+    decoding = [op for op in ops if op.rate == "decode_attention" and op.heads]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {
@@ -171,7 +171,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         **{"experts_launch_s": not own, "asked_experts": True},
         **dict.fromkeys(("expert_tile", "expert_tiles", "expert_launches", "k_loop_s"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
-        **dict.fromkeys(("per_head", "per_head_crowded"), not apart),
+        **dict.fromkeys(("per_head", "per_head_crowded"), not any(map(kernels.reads_per_head, decoding))),
         "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),
         "unpacks_from_rows": not any(rates.unpacks(op.format) for op in gemms),
         "vector_rows": not few,
