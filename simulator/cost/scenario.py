@@ -85,15 +85,30 @@ def report_of(
 ) -> Report:
     """Return the numbers of a run of a deployment, with what its requests take outside of the steps.
 
-    `steady` and `network_s` as `summarize` takes them; `early_s`: by which each request came before it was drawn. Where
-    prompts are gathered (`Engine.gathered_steps`), one waits for others during some decode steps, each as long as the
-    run's mean TPOT.
+    `steady` and `network_s` as `summarize` takes them; `early_s`: by which each request came before it was drawn. Those
+    of a closed loop that come together are taken in together. Where prompts are gathered (`Engine.gathered_steps`), one
+    waits for others during some decode steps, each as long as the run's mean TPOT.
     """
-    request_s = deployment.request_s(run.requests.prompt_tokens) + early_s
+    request_s = deployment.request_s(run.requests.prompt_tokens) + early_s + _intake_s(run, deployment)
     report = summarize(run, slo, steady=steady, request_s=request_s, network_s=network_s)
     if not (steps := 0 if deployment.light else deployment.engine.gathered_steps):
         return report
     return replace(report, request_s=request_s + steps * report.metrics["tpot"].values["mean"])
+
+
+def _intake_s(run: Run | FleetRun, deployment: Deployment) -> Floats | float:
+    """Return the seconds that requests of a closed loop wait for others that the API server takes in with them. Rule N.
+
+    Those that one step's ends let clients send reach their replica at the same moment, to the bit. Shape (requests,).
+    """
+    requests, engine = run.requests, deployment.engine
+    if not requests.concurrency or deployment.light:
+        return 0.0
+    replicas = run.replica if isinstance(run, FleetRun) else np.zeros(len(requests))
+    moments = np.stack([requests.arrival_s, replicas])
+    _, which, together = np.unique(moments, axis=1, return_inverse=True, return_counts=True)
+    others = -(-together // engine.api_server_count) - 1
+    return np.asarray(float(deployment.overheads.intake_s) * others[which.ravel()], np.float64)
 
 
 @dataclass(frozen=True)

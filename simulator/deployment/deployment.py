@@ -237,9 +237,10 @@ class Deployment:
         """Seconds of the front end per token; 0 where clients wait for the end, and at the speed of light.
 
         Of those for what a client receives at once (`stream_interval`); that its first token comes alone is left out.
+        API servers stream at the same time.
         """
         is_streamed = self.settings.stream and not self.light
-        return self.overheads.stream_s * is_streamed / self.engine.stream_interval
+        return self.overheads.stream_s * is_streamed / self.engine.stream_interval / self.engine.api_server_count
 
     @property
     def first_call_s(self) -> float:

@@ -283,6 +283,7 @@ _VLLM: Mapping[str, Flag] = {
     "block_size": _valued("--block-size"),
     "max_loras": _valued("--max-loras"),
     "max_lora_rank": _valued("--max-lora-rank"),
+    "api_server_count": _valued("--api-server-count"),
     "stream_interval": _valued("--stream-interval"),
     "long_prefill_tokens": _valued("--long-prefill-token-threshold"),
 }

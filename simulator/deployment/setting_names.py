@@ -43,7 +43,7 @@ OF_ADAPTERS = ("max_loras", "max_lora_rank")
 OF_STATIC_CACHES = ("bucket_size", "reuse_cache")
 ONE_OR_MORE = (
     *("batch_size", "block_size", *OF_ADAPTERS),
-    *("num_scheduler_steps", "scheduler_recv_interval", "stream_interval"),
+    *("num_scheduler_steps", "scheduler_recv_interval", "stream_interval", "api_server_count"),
 )
 NO_LIMIT = (  # counts that may be 0: no limit
     *("long_prefill_tokens", "micro_batch_tokens", "graph_tokens", "graph_tokens_per_seq", "decode_graph_tokens"),

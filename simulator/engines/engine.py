@@ -113,6 +113,7 @@ class Engine(Profile):
     scheduler_recv_interval: Annotated[int, Field(ge=1)] = 1  # decodes from one look at arrivals to the next
     num_scheduler_steps: Annotated[int, Field(ge=1)] = 1  # decode steps that are decided at once (vLLM V0)
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
+    api_server_count: Annotated[int, Field(ge=1)] = 1  # processes that take requests in and stream tokens
     async_scheduling: bool = False
     chunked_prefill: bool = True
     ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens

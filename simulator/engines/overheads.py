@@ -17,9 +17,10 @@ class Overheads(Strict):
     A request's time outside the steps is the sum of what it passes, one after the other (`request_parts`): the API
     server takes it in (`http_s`) and splits its text (`prompt_token_s`), it goes to the process of the engine's core
     and its first token back (`hop_s`), and the engine's own Python (`request_s`). The rest of what a request costs goes
-    with the load, and is in the steps: waiting for the step under way, and for one more under asynchronous scheduling
-    (docs/serving-rules.md, H), kernels of a prompt that no graph launches (FittedMultipliers.prompt_launch_s), and
-    other sequences' tokens in the front end (`stream_s`; E).
+    with the load: others that the API server takes in at the same time (`intake_s`; docs/serving-rules.md, N), and, in
+    the steps, waiting for the step under way, and for one more under asynchronous scheduling (H), kernels of a prompt
+    that no graph launches (FittedMultipliers.prompt_launch_s), and other sequences' tokens in the front end
+    (`stream_s`; E).
 
     All are times, measured, fitted or guessed, as the evidence of each says; none is a rule. Where the host launches
     kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness; under
@@ -29,7 +30,8 @@ class Overheads(Strict):
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
     many prompts and tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather
     over MPI). `stream_s`: a front end of one process streams tokens one after the other, behind the engine; it takes as
-    long for the tokens that a client receives at once (Engine.stream_interval).
+    long for the tokens that a client receives at once (Engine.stream_interval). `intake_s`: an event loop works on all
+    requests that have come, a piece of each in turn, so that those that come together are through when the last is.
     """
 
     step_s: Seconds = Field(description="each step")
@@ -55,6 +57,9 @@ class Overheads(Strict):
     )
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
+    intake_s: Seconds = Field(
+        NO_TIME, description="per other request that reaches the API server at the same time; outside the steps"
+    )
 
     def of_rank(self, ranks: int, host_slowness: float = 1.0) -> "Overheads":
         """Return the times of one rank of data-parallel attention, whose process has its own sequences alone.

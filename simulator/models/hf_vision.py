@@ -51,7 +51,7 @@ def _llama4(vision: Fields, whole: Fields) -> dict[str, Any]:
     adapter = vision.count("intermediate_size") * shared + shared * vision.count("projector_output_dim")
     projector = vision.count("vision_output_dim") * whole.count(*HIDDEN)
     parameters = embedding + layers(vision, biases=True, gated=False) + adapter + projector
-    return encoder(vision, parameters, LLAMA_TILES * patches // merged, merged, gated=False)
+    return encoder(vision, parameters, LLAMA_TILES * patches // merged, merged, gated=False, rotary=True)
 
 
 def _mistral3(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _qwen2(vision: Fields, _whole: Fields) -> dict[str, Any]:
     own = vision.having({"hidden_size": hidden, "intermediate_size": width})
     merger = 2 * hidden + _qwen_merger(side**2 * hidden, text)
     parameters = _qwen_patch_numbers(vision) * hidden + layers(own, biases=True, gated=False) + merger
-    return encoder(own, parameters, QWEN_TOKENS, side**2, gated=False)
+    return encoder(own, parameters, QWEN_TOKENS, side**2, gated=False, rotary=True)
 
 
 def _qwen25(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _qwen25(vision: Fields, whole: Fields) -> dict[str, Any]:
     merger = hidden + _qwen_merger(side**2 * hidden, text)
     blocks = layers(vision, biases=False, gated=True) + biases
     parameters = _qwen_patch_numbers(vision) * hidden + blocks + merger
-    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=True)
+    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=True, rotary=True)
 
 
 def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _qwen3(vision: Fields, whole: Fields) -> dict[str, Any]:
     merger = _qwen_merger(merged, text)
     mergers = merger + 2 * hidden + len(vision.each("deepstack_visual_indexes") or []) * (merger + 2 * merged)
     parameters = embedding + layers(vision, biases=True, gated=False) + mergers
-    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False)
+    return encoder(vision, parameters, QWEN_TOKENS, side**2, gated=False, rotary=True)
 
 
 def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _kimi(vision: Fields, whole: Fields) -> dict[str, Any]:
     merged = 4 * hidden
     projector = 2 * hidden + merged**2 + merged + merged * text + text
     parameters = (numbers + 1 + positions + 2) * hidden + layers(vision, biases=True, gated=False) + projector
-    return encoder(vision, parameters, KIMI_TOKENS, 4, gated=False)
+    return encoder(vision, parameters, KIMI_TOKENS, 4, gated=False, rotary=True)
 
 
 SIGLIP = VisionType(

@@ -37,7 +37,9 @@ def layers(vision: Fields, *, biases: bool, gated: bool) -> int:
     return vision.count(*LAYERS) * (weights + others)
 
 
-def encoder(vision: Fields, parameters: int, image_tokens: int, patches: int, *, gated: bool) -> dict[str, Any]:
+def encoder(
+    vision: Fields, parameters: int, image_tokens: int, patches: int, *, gated: bool, rotary: bool = False
+) -> dict[str, Any]:
     """Return the mapping of a `VisionEncoder` with as many parameters, tokens an image and patches a token.
 
     Raises ProfileError for a field that is missing or malformed.
@@ -51,4 +53,5 @@ def encoder(vision: Fields, parameters: int, image_tokens: int, patches: int, *,
         "patches_per_token": patches,
         "patch_numbers": COLOURS * frames * vision.count("patch_size") ** 2,
         **({"gated": True} if gated else {}),
+        **({"rotary": True} if rotary else {}),
     }

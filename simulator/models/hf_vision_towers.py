@@ -145,7 +145,7 @@ def _glm4v(vision: Fields, _whole: Fields) -> dict[str, Any]:
     downsample = side**2 * hidden * text + text
     merger = text**2 + 2 * text + 3 * text * vision.count("intermediate_size")
     parameters = embedding + layers(own, biases=False, gated=True) + downsample + merger
-    return encoder(own, parameters, GLM_TOKENS, side**2, gated=True)
+    return encoder(own, parameters, GLM_TOKENS, side**2, gated=True, rotary=True)
 
 
 def _ernie(vision: Fields, whole: Fields) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _ernie(vision: Fields, whole: Fields) -> dict[str, Any]:
     resampler = _two(inputs, inputs, inputs) + _two(frames * inputs, inputs, inputs) + 4 * inputs
     projector = (inputs + 1) * text + text
     experts = whole.maybe("experts_of_images") or 0
-    return encoder(vision, tower + resampler + projector + experts, ERNIE_TOKENS, 4, gated=False)
+    return encoder(vision, tower + resampler + projector + experts, ERNIE_TOKENS, 4, gated=False, rotary=True)
 
 
 def _lfm2(vision: Fields, whole: Fields) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def test_a_date_is_the_release_that_was_out_on_that_day(version, preset):
         ("vllm", "reservation=contiguous", "reservation", "contiguous"),
         ("vllm", "block_size=32", "block_size", 32),
         ("vllm", "--stream-interval=10", "stream_interval", 10),
+        ("vllm", "--api-server-count=4", "api_server_count", 4),
     ],
 )
 def test_a_setting_of_the_engine_by_its_own_name(engine, written, field, value):

@@ -91,6 +91,22 @@ def test_text_and_vision_are_the_whole_checkpoint(name: str, checkpoint: int) ->
     assert model.parameters + model.vision.parameters + entries == checkpoint
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers"),  # of one patch: its pixels, then what its widest layer has at once
+    [("gemma-3-12b", 588 + 2 * 1152 + 2 * 4304), ("qwen3.5-27b", 1536 + 15 * 1152), ("kimi-k2.5", 588 + 15 * 1152)],
+)
+def test_rotary_encoders_peak_in_attention(name: str, numbers: int) -> None:
+    vision = load_model(name).vision
+    patches = vision.image_tokens * vision.patches_per_token
+    assert vision.peak_bytes(1, 1) == patches * numbers * 2
+    assert vision.rotary is (name != "gemma-3-12b")
+
+
+def test_a_rotary_encoder_shares_its_attention_among_devices() -> None:
+    vision = load_model("qwen3.5-27b").vision
+    assert vision.peak_bytes(1, 4) == 65_536 * (1536 + 2 * 1152 + 13 * 1152 / 4) * 2
+
+
 def test_an_imported_config_has_its_encoder() -> None:
     text = {
         **{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32},

@@ -39,13 +39,15 @@ class Aiconfigurator(Recipe):
         TensorRT-LLM captures every batch size (cuda_graph_batch_sizes of rule_plugin/benchmark/trtllm.rule, read
         2026-11-27; that its sweeps do is a guess). Dynamo's front end keeps the waves of generated deployments
         together: a guess. The load generator of its sweeps is not documented; that their requests drift by SWEPT_DRIFT
-        was read off their own rows.
+        was read off their own rows. Dynamo's front end, in Rust and on all cores, stands for as many API servers as
+        requests.
         """
         whole: dict[str, object] = {"chunked_prefill": False, "graph_max_batch_size": 0}
         found = whole if self._computes_whole_prompts else {}
         mixed = {"policy": "continuous"} if self._is_generated and self.is_sglang else {}
         drift = {"drift_tokens": 0 if self._is_generated else SWEPT_DRIFT} if self.is_vllm else {}
-        return found | mixed | drift
+        dynamo = {"api_server_count": self.setup.concurrency or 1} if self._is_generated and self.is_vllm else {}
+        return found | mixed | drift | dynamo
 
     @property
     def carries_fp8_cache(self) -> bool | None:

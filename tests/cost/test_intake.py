@@ -1,0 +1,67 @@
+"""Requests that reach an API server together wait for each other: docs/serving-rules.md, N."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.cost.scenario import Scenario
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.reports.report import Report
+from simulator.simulation.routers import Router
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop
+from simulator.workloads.lengths import Fixed, Independent, Uniform
+from simulator.workloads.workload import Workload
+
+VLLM = deploy("llama-3.1-8b", "h100-sxm", "vllm")
+INTAKE_S = float(VLLM.overheads.intake_s)
+LOOP = Scenario(VLLM, Workload(ClosedLoop(8), Independent(Fixed(100), Uniform(5, 40)), 40))
+
+
+def changed(**fields: object) -> Deployment:
+    return replace(VLLM, engine=VLLM.engine.model_copy(update=fields))
+
+
+def without_intake() -> Deployment:
+    return changed(overheads=VLLM.engine.overheads.model_copy(update={"intake_s": 0.0 * VLLM.overheads.intake_s}))
+
+
+def waited_s(scenario: Scenario) -> tuple[Report, np.ndarray]:
+    """The time that each request waits for others at the API server."""
+    report = scenario.report(scenario.workload)
+    alone = replace(scenario, deployment=without_intake()).report(scenario.workload)
+    return report, report.latencies_s["ttft"] - alone.latencies_s["ttft"]
+
+
+def test_each_waits_for_the_others_that_come_with_it():
+    report, found = waited_s(LOOP)
+    assert found[:8] == pytest.approx(7 * INTAKE_S)
+    moments = report.run.requests.arrival_s
+    others = [(moments == each).sum() - 1 for each in moments]
+    assert found == pytest.approx(INTAKE_S * np.array(others))
+    assert min(others[8:]) == 0  # outputs differ: most requests come alone
+
+
+@pytest.mark.parametrize(("servers", "others"), [(1, 7), (3, 2), (8, 0), (9, 0)])
+def test_api_servers_share_them(servers, others):
+    report = replace(LOOP, deployment=changed(api_server_count=servers)).report(LOOP.workload)
+    many = replace(LOOP, deployment=changed(api_server_count=1_000)).report(LOOP.workload)
+    found = (report.request_s - many.request_s)[:8]
+    assert found == pytest.approx(others * INTAKE_S)
+
+
+def test_an_open_loop_and_light_know_none():
+    _, found = waited_s(replace(LOOP, workload=replace(LOOP.workload, arrivals=OpenLoop(5.0))))
+    assert not found.any()
+    light = replace(LOOP, deployment=replace(VLLM, light=True)).report(LOOP.workload)
+    assert np.all(light.request_s == 0.0)
+
+
+def test_replicas_of_a_fleet_take_in_what_each_is_sent():
+    fleet = replace(LOOP, replicas=2, router=Router(), workload=replace(LOOP.workload, arrivals=ClosedLoop(6)))
+    _, found = waited_s(fleet)
+    assert found[:6] == pytest.approx(2 * INTAKE_S)
+
+
+def test_api_servers_stream_at_the_same_time():
+    assert changed(api_server_count=4).stream_s == pytest.approx(VLLM.stream_s / 4)
