@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from simulator.errors import ProfileError, nearest, reason
 from simulator.files import open_text
 from simulator.limits import MOST_NUMBER
-from simulator.models.number_formats import named_format
+from simulator.models.format_names import named_format
 from simulator.schema_versions import KEY, known_version
 from simulator.validation.older_notes import typed_columns
 
