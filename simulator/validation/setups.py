@@ -15,6 +15,7 @@ from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint, load_model
+from simulator.models.number_formats import number_format
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import Setup
@@ -176,7 +177,7 @@ def _preset(name: str, version: str) -> Engine:
 def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     """Weights and cache; weights that neither the row nor its source states are the checkpoint's."""
     setup, model = recipe.setup, recipe.model
-    stated = setup.weight_dtype or checkpoint(setup.model)[1]
+    stated = _stated(setup)
     weights = mlx_format(setup, model) if stated == "mlx" else stated or recipe.weights
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
@@ -185,6 +186,19 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     weights = named.get(weights, weights)
     weights = sized_format(weight_format(weights, model, engine), setup, model)
     return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
+
+
+def _stated(setup: Setup) -> str:
+    """Return the format of weights that a row states, else that of its checkpoint's name.
+
+    16 bits beside a name of fewer (bf16 of Laguna-S-2.1-NVFP4) are the type that it computes in.
+    """
+    named = ""
+    for name in filter(None, (setup.checkpoint, setup.model)):
+        with suppress(ProfileError):
+            named = named or checkpoint(name)[1]
+    computes = setup.weight_dtype in ("bf16", "fp16") and named and number_format(named).bits < number_format("bf16").bits
+    return named if computes or not setup.weight_dtype else setup.weight_dtype
 
 
 def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
