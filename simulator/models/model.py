@@ -279,7 +279,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) and not mixer.indexer else None
 
 
-TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")
+TUNED = re.compile(r"[-_\s](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_\s]|$)")
 
 
 def load_model(name: str) -> Model:
