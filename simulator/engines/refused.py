@@ -19,11 +19,13 @@ REFUSED = {  # why and what to do, by a pattern for the names in small letters
         "it serves the engine of its backend",
         "Give that engine, tensorrt-llm or vllm",
     ),
-    r"bentoml|openllm|(sagemaker-)?lmi|djl(-serving)?|xinference|fastchat|modelscope-swift|ms-swift|gpustack|runpod-serverless": (
+    r"bentoml|openllm|(sagemaker-)?lmi|djl(-serving)?|xinference|fastchat|modelscope-swift|ms-swift|gpustack"
+    r"|runpod-serverless": (
         "it starts an engine of others",
         GIVE_THAT,
     ),
-    r"local-?ai|foundry-local|omlx|lemonade(-server)?|ramalama|text-generation-webui|oobabooga|exo|docker-model-runner": (
+    r"local-?ai|foundry-local|omlx|lemonade(-server)?|ramalama|text-generation-webui|oobabooga|exo"
+    r"|docker-model-runner": (
         "it starts one of several engines",
         "Give that engine, say llama.cpp",
     ),

@@ -197,7 +197,9 @@ def _stated(setup: Setup) -> str:
     for name in filter(None, (setup.checkpoint, setup.model)):
         with suppress(ProfileError):
             named = named or checkpoint(name)[1]
-    computes = setup.weight_dtype in ("bf16", "fp16") and named and number_format(named).bits < number_format("bf16").bits
+    computes = (
+        setup.weight_dtype in ("bf16", "fp16") and named and number_format(named).bits < number_format("bf16").bits
+    )
     return named if computes or not setup.weight_dtype else setup.weight_dtype
 
 
