@@ -136,11 +136,12 @@ REFUSED = {  # why no engine of the library runs there
     ),
     r".*-mig-.*|.*[-.]\d+g\.\d+gb|(grid|nvidia)-.*-\d+[cq]": "a part of a GPU (MIG, vGPU) is not modelled",
     r"(nvidia-)?cmp-.*": "it is a card for mining, whose multiplications NVIDIA cut, by how much is not known here",
-    r"(apple-)?m[45]-ultra": "it was not sold when this library was made",
+    r"(apple-)?(m4-ultra|m6(-(pro|max|ultra))?)": "it was not sold when this library was made",
     r"(iphone|ipad|pixel|galaxy-s|snapdragon-8).*|a1[5789](-pro)?": "a phone slows down with its heat: not modelled",
     r"(nvidia-)?b100": "it was announced and hardly sold; its successor has a profile (b200-sxm)",
     r"(amd-)?(instinct-)?mi308x": "what is published of its peaks disagrees (115 to 344 TFLOP/s in bf16)",
-    r"(nvidia-)?(vera-rubin.*|rubin.*|vr200.*|r200|r100)|(amd-)?(instinct-)?(mi4\d\dx?|mi300c|mi350p)": (
+    r"(nvidia-)?(rubin-cpx|rubin-ultra.*|vr300.*)|(intel-)?(crescent-island|jaguar-shores)|(nvidia-)?b(30a|40)"
+    r"|(amd-)?(instinct-)?(mi4\d\dx?|mi5\d\dx?|mi300c|mi350p)": (
         "its data sheet was not at hand when this library was made"
     ),
 }

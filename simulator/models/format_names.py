@@ -19,7 +19,8 @@ from simulator.models.number_formats import (
 )
 
 SPELLINGS = {  # of formats, as patterns that fit the whole name in small letters, joined by hyphens; by our name
-    r"(fp8|float8)(-(dynamic|static|quark|inc|kv|per-(tensor|channel|token-head)|(row|channel|tensor)-?wise|w8a8))*": "fp8",
+    r"(fp8|float8)(-(dynamic|static|quark|inc|kv|per-(tensor|channel|token-head)|w8a8))*": "fp8",
+    r"fp8-?(row|channel|tensor)-?wise": "fp8",
     r"(fp8-?w8a8|w8a8-?fp8)(-(dynamic|static))?|fp8-?(kv|dq|pc-pt)": "fp8",
     r"((fp8|float8)-)?(e4m3(fn(uz)?)?|e5m2)|(fbgemm|ptpc|modelopt)-fp8": "fp8",
     r"fp8-block(wise|-scal(ed|es?|ing))?|block(wise)?-?fp8|fp8-pb-wo": "fp8-block",  # the last two by ModelOpt
@@ -32,7 +33,8 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"(awq|gptq|auto-?round)(-(gptq|int4|4-?b(it)?|w4a16|marlin|g128|128g|a?sym))*": "int4",
     r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
     r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",
-    r"((bitsandbytes|bnb)-)?nf4(-(bitsandbytes|bnb))?|bnb-fp4|bitsandbytes|bnb|load-in-4-?bit": "bnb-nf4",  # of fp4's bits, too
+    r"((bitsandbytes|bnb)-)?nf4(-(bitsandbytes|bnb))?|bitsandbytes|bnb|load-in-4-?bit": "bnb-nf4",
+    r"bnb-fp4": "bnb-nf4",  # the same bits
     r"(unsloth-)?bnb-4-?bit": "bnb-nf4-double",  # unsloth's; those it signs leave some layers in 16 bits
     r"(int4-)?(mlc-)?q4f16(-\d)?": "mlc-q4f16",
     r"(nv-?)?fp4(-(w4a4|kv|e2m1|modelopt))?|(modelopt|petit)-(nv)?fp4|w4a4-nvfp4": "nvfp4",
