@@ -20,3 +20,9 @@ def test_a_number_of_devices_in_their_name_counts_where_no_column_has_it(hardwar
     row = {"hardware": hardware, "model": "llama-3.1-8b", "metric": "tpot_ms", "value": "9", **stated}
     setup = measurement_of(row, "line 2").setup
     assert (setup.hardware, setup.devices) == (device, devices)
+
+
+def test_one_process_over_sockets_is_named_and_not_predicted():
+    row = {"hardware": "EPYC 9755 2S", "model": "llama-3.1-8b", "metric": "tg_tok_s", "value": "9"}
+    setup = measurement_of(row, "line 2").setup
+    assert (setup.hardware, setup.not_modelled) == ("EPYC 9755", "one process over several sockets")
