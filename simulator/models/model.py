@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
+from simulator.models.format_names import ending
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Mixer, MixtureOfExperts, Recurrent
 from simulator.models.layout import Layout, Weights
-from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Op
 from simulator.models.refused import refuse_known

@@ -637,7 +637,7 @@ def test_a_measured_run_fitted_where_no_flag_is_stated(stated, tokens, share):
         ("Llama-3.1-8B", "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "", "fp8"),
         ("Llama-3.1-8B", "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "int4", "int4"),
         ("gpt-oss-20b-BF16", "", "mxfp4", "mxfp4"),
-        ("Llama-2-70b", "", "mxfp4", "mxfp4-linear"),
+        ("Llama-2-70b", "", "mxfp4", "mxfp4-w4a4"),
     ],
 )
 def test_the_format_in_a_checkpoints_name_counts_where_a_row_has_none_or_16_bits(model, checkpoint, stated, weights):
