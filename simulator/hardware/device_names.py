@@ -19,7 +19,10 @@ LOOSE = {  # what a loose reading puts in place of what tables say beside a name
     r"\bnv(?:link|switch)\b(?: bridged?)?": "",
     r"\b(?:hbm\d?e?|gddr\dx?|lpddr\dx?|unified|memory|vram)\b": "",
     r"\bgen$": "",
-    r"\b(?P<device>L\d+S?|A(?:2|10G?|16|30|40)|T4|RTX .+?) PCIe\b.*": r"\g<device>",  # sold on PCIe alone
+    r"\b(?:blackwell(?: ultra)?|hopper|ampere|ironwood|trillium)\b": "",
+    r"\b(?:kaggle|colab|runpod|lambda|coreweave|gcp|azure)\b": "",
+    r"\bxeon 6 (?=\d{4}p)": "xeon ",
+    r"\b(?P<device>L\d+S?|A(?:2|10G?|16|30|40)|T4|MI(?:50|60|100|210)|RTX .+?) PCIe\b.*": r"\g<device>",
     r"(?:\bmac(?:book)? (?:air|pro|studio|mini)|\bimac)(?: \d\d(?:\.\d)?(?:\"|\u201d|-?inch)?(?= ))?": "",
     r"\b\d+-core cpu\b": "",
     r"\b(?:\d+/)?(?P<cores>\d\d)(?:c|[- ]core|(?: gpu)? cores)?(?: gpu)?$": r"\g<cores>-core GPU",  # M4 Max 16/40, 80C
@@ -104,8 +107,8 @@ def _laptops(plain: str) -> Iterator[tuple[str, int]]:
 def _loosely(name: str) -> Iterator[str]:
     """Yield a name without what tables say beside it: brackets opened, then notes of mere words left out.
 
-    >>> list(_loosely("H100 (PCIe)")), list(_loosely("A100 80GB (RunPod)"))
-    (['H100 PCIe'], ['A100 80GB RunPod', 'A100 80GB'])
+    >>> list(_loosely("H100 (PCIe)")), list(_loosely("A100 80GB (a cloud)"))
+    (['H100 PCIe'], ['A100 80GB a cloud', 'A100 80GB'])
     """
     notes = NOTE.findall(name)
     without = NOTE.sub("", name) if notes and not any(TELLING.search(each) for each in notes) else name
