@@ -6,9 +6,9 @@ from simulator.deployment.weight_files import refuse_cache, weight_format
 from simulator.engines.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
+from simulator.models.format_names import cache_format, named_format
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.number_formats import cache_format, named_format
 
 # vLLM's kernels for a KV cache in nvfp4 are Blackwell's (CacheDType in vllm/config/cache.py; read 2026-11-24)
 NVFP4_CACHE_FAMILIES = ("blackwell", "blackwell-geforce", "blackwell-rtx")

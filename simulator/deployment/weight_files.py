@@ -4,8 +4,9 @@ import re
 
 from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
+from simulator.models.format_names import named_format
 from simulator.models.model import Model
-from simulator.models.number_formats import FORMATS, GGUF, KEPT_EXPERTS, Files, named_format, number_format
+from simulator.models.number_formats import FORMATS, GGUF, KEPT_EXPERTS, Files, number_format
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
 NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes

@@ -4,7 +4,8 @@ from typing import Annotated, get_args
 
 from pydantic import AfterValidator
 
-from simulator.hardware.hardware import Hardware, PeakName
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.profile import Strict
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName
 from simulator.engines.defaults import Default, default_of
+from simulator.engines.engine_names import redirected, spelt, stated_date, stated_release
 from simulator.engines.graph_capture import GraphCapture
 from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
@@ -285,40 +286,39 @@ def load_engine(name: str) -> Engine:
 def engine_of(name: str, version: str) -> Engine:
     """Return the preset for an engine as a source names it, of the generation that the version or date belongs to.
 
-    The longest name or alias that `name` starts with decides the engine. Of its presets, the newest that is not newer
-    than the version ("0.6.3") or the date ("2024-05") is taken, the oldest where all are newer. A month is its first
-    day; of several dates the most exact one counts.
+    The longest name or alias that `name` begins with decides the engine (`engine_names.spelt`). Of its presets, the
+    newest that is not newer than the version ("0.6.3") or the date ("2024-05") is taken, the oldest where all are
+    newer. A month is its first day; of several dates the most exact one counts.
 
-    >>> engine_of("vLLM", "0.33.1").id, engine_of("vLLM", "0.33").id
-    ('vllm-0.33', 'vllm-0.33')
+    >>> engine_of("vLLM", "0.33.1").id, engine_of("NVIDIA TensorRT LLM", "1.1").id
+    ('vllm-0.33', 'tensorrt-llm-1.0')
     >>> engine_of("vLLM", "latest (2026-01)").id, engine_of("vLLM", "latest (2026-01) 2026-01-20").id
     ('vllm-0.8', 'vllm-0.14')
     """
     presets = _presets(os.environ.get("INFERCAST_PROFILES"))
     known = {alias.lower(): each.engine for each in presets for alias in (each.engine, *each.aliases)}
-    alias = max((each for each in known if name.lower().startswith(each)), key=len, default="")
-    if alias != name.lower():
-        refuse_known(name)
+    computes = redirected(name)
+    alias, rest = spelt(computes, known)
+    if alias != computes.lower():
+        refuse_known(computes)
     if not alias:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
-    text, older = f"{name[len(alias) :] if alias == known[alias] else ''} {version}", family
+    text, older = f"{rest} {version}", family
     if release := release_of(known[alias], text):  # "0.33" is any 0.33.x
         older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
-    elif stated := re.findall(r"20\d\d(?:-\d\d){0,2}", text):
-        older = [each for each in family if each.since <= max(stated, key=len)]
+    elif stated := stated_date(text):
+        older = [each for each in family if each.since <= stated]
     return older[-1] if older else family[0]
 
 
 def release_of(engine: str, text: str) -> tuple[int, ...]:
     """Return the release of an engine that a text states, a build of llama.cpp (b5921) among them; () for none.
 
-    >>> release_of("vllm", "rocm7.0.0_vllm_0.11.1_20"), release_of("vllm", "nightly-5b8c30d")  # ROCm's is not it
-    ((0, 11, 1), ())
+    >>> release_of("vllm", "rocm7.0.0_vllm_0.11.1_20"), release_of("llama.cpp", "b5921")
+    ((0, 11, 1), (5921,))
     """
-    own = rf"(?:(?<![\w.-])v?|{re.escape(engine)}[_-])(\d+(?:\.\d+)+)"
-    stated = re.search(rf"{own}|\b(b\d{{4,}})\b", text.lower())
-    return _numbers(stated[1] or stated[2]) if stated else ()
+    return _numbers(stated_release(engine, text))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

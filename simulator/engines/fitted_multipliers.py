@@ -7,7 +7,7 @@ an answer used. What was read in an engine's source is in `kernel_rules`.
 
 from pydantic import Field
 
-from simulator.hardware.hardware import PeakName
+from simulator.hardware.achievable import PeakName
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Op
 from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict

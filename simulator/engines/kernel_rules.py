@@ -11,7 +11,8 @@ from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
-from simulator.hardware.hardware import Hardware, PeakName
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Experts, Op
 from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict

@@ -20,7 +20,8 @@ from simulator.engines.kernel_rules import (
     KernelRules,
 )
 from simulator.engines.overheads import Overheads
-from simulator.hardware.hardware import Hardware, PeakName
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Experts, Op
 

@@ -19,11 +19,13 @@ REFUSED = {  # why and what to do, by a pattern for the names in small letters
         "it serves the engine of its backend",
         "Give that engine, tensorrt-llm or vllm",
     ),
-    r"bentoml|openllm|xinference|fastchat|modelscope-swift|ms-swift|gpustack|runpod-serverless": (
+    r"bentoml|openllm|(sagemaker-)?lmi|djl(-serving)?|xinference|fastchat|modelscope-swift|ms-swift|gpustack"
+    r"|runpod-serverless": (
         "it starts an engine of others",
         GIVE_THAT,
     ),
-    r"local-?ai|lemonade(-server)?|ramalama|text-generation-webui|oobabooga|exo|docker-model-runner": (
+    r"local-?ai|foundry-local|omlx|lemonade(-server)?|ramalama|text-generation-webui|oobabooga|exo"
+    r"|docker-model-runner": (
         "it starts one of several engines",
         "Give that engine, say llama.cpp",
     ),
@@ -38,13 +40,29 @@ REFUSED = {  # why and what to do, by a pattern for the names in small letters
     ),
     r"lmdeploy-pytorch(-.*)?": ("LMDeploy's PyTorch engine has no preset", "Give lmdeploy, its TurboMind engine"),
     r"sglang-?jax(-.*)?|jetstream(-.*)?|maxtext": ("no preset is of it", "Give vllm-tpu, the library's engine on TPUs"),
-    r"openvino(-.*)?|ov-genai|optimum-intel|ipex-?llm|bigdl(-llm)?|neural-speed|itrex|xfastertransformer": (
+    r"openvino(-.*)?|ov-genai|optimum-intel|ipex(-.*)?|intel-extension-for-.*|bigdl(-llm)?|neural-speed"
+    r"|itrex|xfastertransformer": (
         "Intel's runtime has no preset",
         f"Give llama.cpp, which runs on the same CPUs and GPUs. {NEAREST}",
     ),
     r"(onnx-?runtime|ort)(-.*)?|windows-ml|directml": ("no preset is of it", NEAREST),
+    r"nxd-?i(nference)?|neuronx-distributed(-inference)?|optimum-neuron(-.*)?": (
+        "no preset is of it",
+        f"Give transformers-neuronx, its predecessor. {NEAREST}",
+    ),
+    r"(habana-|gaudi-)tgi|tgi-\(?(gaudi|habana)\)?": (
+        "it serves the models of Optimum Habana by a scheduler of its own",
+        f"Give optimum-habana. {NEAREST}",
+    ),
+    r"tt-inference-server|tt-vllm|vllm-\(?tt\)?": ("vLLM's scheduler runs tt-metal's models there", "Give tt-metal"),
+    r"(fireworks|together|baseten|bedrock|deepinfra|nebius|openrouter|replicate|novita)(-?ai)?": (
+        "it is a service that does not say which engine computes",
+        GIVE_THAT,
+    ),
     r"mistral\.?-?rs|candle(-.*)?|burn(-.*)?|ctranslate2|lightllm|scalellm|rtp-llm|mindie(-.*)?|xllm|ktransformers"
     r"|k-transformers|powerinfer(-.*)?|flexgen|fastflowlm|flm|tensorrt-edge-llm|edge-llm|litert(-lm)?|executorch"
+    r"|nanoflow|sarathi(-serve)?|orca|distserve|petals|lorax|web-?llm|transformers\.js|mini-sglang|chitu|fastllm"
+    r"|(paddlepaddle-)?fastdeploy|(amd-|rocm/)?atom|optimum-nvidia|megatron-core|nemo(-.*)?|ds4|zml|nexa(-.*)?"
     r"|mnn(-llm)?|qnn|coreml|core-ml|tinygrad|luminal|max(-engine)?|modular-max|friendli(-.*)?|fireattention": (
         "no preset is of it",
         NEAREST,

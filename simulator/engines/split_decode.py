@@ -5,7 +5,8 @@ from typing import Self
 
 import numpy as np
 
-from simulator.hardware.hardware import Hardware, PrefillAttention
+from simulator.hardware.achievable import PrefillAttention
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import BytesPerS, Number, Positive, Strict

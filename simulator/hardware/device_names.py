@@ -3,12 +3,44 @@
 import re
 from collections.abc import Iterator
 
-COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, dual 3090
-    r"(?P<many>\d{1,3})\s*[x\u00d7]\s*(?P<device>.+)|(?P<before>.+)\s[x\u00d7]\s?(?P<times>\d{1,3})"
-    r"|(?:(?P<two>dual|2s)|quad)\s+(?P<each>.+)",
+COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, H100 (8x), 8 GPUs H100, dual 3090, EPYC 9755 2S
+    r"(?P<many>\d{1,3})\s*(?:[x\u00d7*]\s*|gpus?\s+)(?P<device>\D.+|\d{4}.*)"
+    r"|(?P<before>.+?)(?:\s[x\u00d7]\s?|\s?\*\s?|\s\(x?(?=\d+(?:\s?(?:x|gpus?))?\)$))(?P<times>\d{1,3})(?:\s?(?:x|gpus?))?\)?"
+    r"|(?P<of>.+?)\s(?P<some>\d{1,3})\s?gpus"
+    r"|(?:(?P<two>dual|2s)|quad)\s+(?P<each>.+)|(?P<pair>.+?)\s\(?(?:2s|dual[- ]socket)\)?",
     re.IGNORECASE,
 )
 VENDOR = re.compile(r"\s*\b(nvidia|amd|intel|apple|google|aws|tenstorrent)\b(?:\(r\))?[\s_-]*", re.IGNORECASE)
+LOOSE = {  # what a loose reading puts in place of what tables say beside a name, one after the other
+    r"_": " ",
+    r"\b(?:habana|cloud(?= tpu)|w/|with)(?=\s)": "",
+    r"\b(?:fe|suprim|ventus|aorus|tuf|windforce|gaming(?: x)?(?: trio)?|inno3d|galax|colorful)\b": "",
+    r"\b(?:sapphire|powercolor|astral)\b(?! rapids)": "",
+    r"\bnv(?:link|switch)\b(?: bridged?)?": "",
+    r"\b(?:hbm\d?e?|gddr\dx?|lpddr\dx?|unified|memory|vram)\b": "",
+    r"\bgen$": "",
+    r"\b(?:blackwell(?: ultra)?|hopper|ampere|ironwood|trillium)\b": "",
+    r"\b(?:kaggle|colab|runpod|lambda|coreweave|gcp|azure)\b": "",
+    r"\bxeon 6 (?=\d{4}p)": "xeon ",
+    r"\b(?P<device>L\d+S?|A(?:2|10G?|16|30|40)|T4|MI(?:50|60|100|210)|RTX .+?) PCIe\b.*": r"\g<device>",
+    r"(?:\bmac(?:book)? (?:air|pro|studio|mini)|\bimac)(?: \d\d(?:\.\d)?(?:\"|\u201d|-?inch)?(?= ))?": "",
+    r"\b\d+-core cpu\b": "",
+    r"\b(?:\d+/)?(?P<cores>\d\d)(?:c|[- ]core|(?: gpu)? cores)?(?: gpu)?$": r"\g<cores>-core GPU",  # M4 Max 16/40, 80C
+}
+OF_CPUS = {  # likewise beside the names of CPUs
+    r"^cpu[\s:]+": "",
+    r"\b\d+-cores?\b(?: processor)?|\b\d+ (?:cores|threads)\b": "",
+    r"\b(?:\d+|single|dual|quad)[- ]channel\b|\bddr\d(?:[- ]\d{4})?\b": "",
+}
+CPU = re.compile(
+    r"\b(?:epyc|xeon|ryzen|threadripper|core (?:ultra|i\d)|i\d-\d+|altra|graviton|snapdragon)", re.IGNORECASE
+)
+APPLE = re.compile(r"\bM\d\b", re.IGNORECASE)
+NOTE = re.compile(r"\s*\(([a-z][a-z .,&'/-]*)\)", re.IGNORECASE)  # words alone
+TELLING = re.compile(  # words of a note that make it another device, or part of one
+    r"\b(?:pcie|sxm\w*|nvl|oam|laptop|notebook|mobile|max-?q|cpu|gcd|mig|vgpu|half|part|igpu|npu|server|ada)\b",
+    re.IGNORECASE,
+)
 FILLERS = re.compile(  # as nvidia-smi, clinfo and lscpu have it
     r"\((?:r|tm)\)|\b(?:geforce|tesla|instinct|radeon|tensor core|graphics|gpu|oam)\b"
     r"|\b\d\dth gen\b|\b\d+-core processor\b|\b\d+-cores\b|\bprocessor\b|\bcpu(?=\s*(?:@|e\d-))|@\s*[\d.]+\s?ghz"
@@ -50,6 +82,19 @@ def spellings(name: str) -> Iterator[tuple[str, int]]:
         if gigabytes:
             yield f"{model} {gigabytes}GB", 0
             yield model, gigabytes
+    yield from _laptops(plain)
+    for loose in _loosely(name):
+        for each in (loose, " ".join(VENDOR.sub("", FILLERS.sub(" ", loose).strip(), count=1).split())):
+            yield each, 0
+            model, gigabytes = _sized(each)
+            if gigabytes:
+                yield f"{model} {gigabytes}GB", 0
+                yield model, gigabytes
+        yield from _laptops(loose)
+
+
+def _laptops(plain: str) -> Iterator[tuple[str, int]]:
+    """Yield what a laptop's device is called, and its memory, where a name says that it is one."""
     model, gigabytes = _sized(plain)
     mobile = MOBILE.fullmatch(model)
     if mobile or LAPTOP.search(model):
@@ -59,17 +104,39 @@ def spellings(name: str) -> Iterator[tuple[str, int]]:
         yield f"{desktop} Laptop", gigabytes
 
 
+def _loosely(name: str) -> Iterator[str]:
+    """Yield a name without what tables say beside it: brackets opened, then notes of mere words left out.
+
+    >>> list(_loosely("H100 (PCIe)")), list(_loosely("A100 80GB (a cloud)"))
+    (['H100 PCIe'], ['A100 80GB a cloud', 'A100 80GB'])
+    """
+    notes = NOTE.findall(name)
+    without = NOTE.sub("", name) if notes and not any(TELLING.search(each) for each in notes) else name
+    seen: dict[str, None] = {}
+    for each in (name, without):
+        loose = re.sub(r"[()\[\],]+", " ", VENDOR.sub(" ", each, count=1)).strip()
+        for pattern, put in {**LOOSE, **(OF_CPUS if CPU.search(each) else {})}.items():
+            if put.endswith("GPU") and not APPLE.search(loose):
+                continue
+            loose = " ".join(re.sub(pattern, put, loose, flags=re.IGNORECASE).split())
+        seen[loose] = None
+    yield from seen
+
+
 def counted(name: str) -> tuple[str, int] | None:
     """Return the device of a name and how many of it there are; None for a name that counts none.
 
     >>> counted("8xH100-SXM5"), counted("dual 3090"), counted("6700xt")
     (('H100-SXM5', 8), ('3090', 2), None)
+    >>> counted("NVIDIA GB200 (4x)"), counted("EPYC 9755 2S"), counted("H100*8")
+    (('NVIDIA GB200', 4), ('EPYC 9755', 2), ('H100', 8))
     """
     found = COUNTED.fullmatch(name.strip())
     if not found:
         return None
-    many = found["many"] or found["times"]
-    return found["device"] or found["before"] or found["each"], int(many) if many else 2 if found["two"] else 4
+    many = found["many"] or found["times"] or found["some"]
+    device = found["device"] or found["before"] or found["of"] or found["each"] or found["pair"]
+    return device, int(many) if many else 2 if found["two"] or found["pair"] else 4
 
 
 def _sized(name: str) -> tuple[str, int]:
@@ -88,4 +155,7 @@ def branded(name: str) -> Iterator[tuple[str, int]]:
     """
     for each, gigabytes in dict.fromkeys(spellings(name)):
         if NUMBER.fullmatch(each):
-            yield from ((f"{brand} {each}", gigabytes) for brand in (*GPUS, *CPUS))
+            brands = (*GPUS, *CPUS)
+            if gigabytes:
+                yield from ((f"{brand} {each} {gigabytes}GB", 0) for brand in brands)
+            yield from ((f"{brand} {each}", gigabytes) for brand in brands)

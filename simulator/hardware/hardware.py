@@ -1,6 +1,7 @@
-"""Every device: data-sheet peaks, achievable fractions of them, and how devices are linked."""
+"""Every device: data-sheet peaks, how devices are linked, and by which names they are found."""
 
 import math
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from pydantic import Field, PrivateAttr
 
 from simulator.errors import NotModelledError, ProfileError
 from simulator.files import named_file
+from simulator.hardware.achievable import Achievable, PeakName
 from simulator.hardware.device_names import branded, counted, spellings, vendor_of
 from simulator.hardware.refused import refuse_known
 from simulator.profile import (
@@ -16,127 +18,22 @@ from simulator.profile import (
     BytesPerS,
     Figure,
     FlopsPerS,
-    Fraction,
     Positive,
     Profile,
     Seconds,
     Source,
     Strict,
-    Tokens,
     Watts,
     Whole,
     find,
 )
-from simulator.profile_folders import folders
+from simulator.profile_folders import folders, names
 
 KIND = "hardware_profiles"
-PeakName = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 NODE_DEVICES = Figure(
     8.0, Source(text="devices of a server over PCIe, where no link goes further", date="2026-11-21", evidence="guess")
 )
 DeviceClass = Literal["datacenter-gpu", "workstation-gpu", "consumer-gpu", "integrated-gpu", "accelerator", "cpu"]
-
-
-class Gemm(Strict):
-    """Soft roofline of a GEMM: t = ((F/(c P))^p + (B/(m W) + s K)^p)^(1/p) + t0; no exponent means the plain maximum.
-
-    F: FLOPs, P: dense peak FLOP/s, c: compute_fraction, B: bytes moved, W: memory_bytes_per_s, m: memory_fraction, t0:
-    launch_s. `panel_bytes_per_s`, r: kernels that give 128 (gemm.PANEL) of the N columns of weights to one
-    multiprocessor, whole, read them no faster: the memory time is at least B_w (128 / N) / r, of B_w bytes of weights.
-    None: inputs are split, too, or all columns keep all multiprocessors busy. `least_rows`: a dense GEMM of fewer takes
-    as long to multiply as one of so many, where tensor cores multiply whole tiles of them and are slow beside the
-    memory; `least_unpacked_rows`: one whose weights are unpacked to the type. `input_s`, s: a tile's loop over the K
-    inputs of a dense GEMM, which its memory time does not hide; None: it does, or the loop is not known.
-    """
-
-    compute_fraction: Fraction
-    memory_fraction: Fraction
-    launch_s: Seconds
-    exponent: Positive | None = None
-    panel_bytes_per_s: BytesPerS | None = None
-    least_rows: Positive | None = None
-    least_unpacked_rows: Positive | None = None
-    input_s: Seconds | None = None
-
-
-class DecodeAttention(Strict):
-    """Decode attention, which reads the KV cache for one new token per sequence: t = t0 + B / (m W), per layer.
-
-    `fp8_memory_fraction`: m over a cache in fp8 with kernels that lose time to it (KernelRules.slow_fp8_cache);
-    `latent_memory_fraction`: m of latent attention, where its kernels reach another one.
-    """
-
-    memory_fraction: Fraction
-    launch_s: Seconds
-    fp8_memory_fraction: Fraction | None = None
-    latent_memory_fraction: Fraction | None = None
-
-
-class PrefillAttention(Strict):
-    """Prefill attention: its causal pairs of a prompt of S tokens run at the share c S / (S + S_half) of the peak."""
-
-    compute_fraction: Fraction
-    half_length_tokens: Tokens
-
-
-class Collective(Strict):
-    """All-reduce over n devices: t = latency + 2 (n-1)/n bytes / bus bandwidth, as nccl-tests define the latter."""
-
-    latency_s: Seconds
-    bus_bytes_per_s: BytesPerS
-
-
-class Achievable(Strict):
-    """Shares of a device's peaks that measured kernels reach, and their launch times.
-
-    A missing part is looked up in the device's family, then in its class (`load_hardware`). What an engine's kernels
-    reach of these is fitted (engines.fitted_multipliers).
-    """
-
-    gemm: dict[PeakName, Gemm] = {}
-    blocks: dict[PeakName, Gemm] = {}  # of dense GEMMs with inputs scaled in blocks, likewise
-    experts: dict[PeakName, Gemm] = {}  # of routed experts, where their kernels are others than those of `gemm`
-    wave_fraction: Fraction | None = None  # while each multiprocessor works on a tile of a GEMM (gemm.wave_padding)
-    decode_attention: DecodeAttention | None = None
-    prefill_attention: PrefillAttention | None = None
-    elementwise_memory_fraction: Fraction | None = None
-    copy_memory_fraction: Fraction | None = None  # a plain copy of gigabytes
-    elementwise_launch_s: Seconds | None = None  # of one norm, activation or rotation; none is nothing
-    all_reduce: dict[int, Collective] = {}
-    ring_all_reduce: dict[int, Collective] = {}  # NCCL's: for large messages where it is faster, and over nodes
-
-    def or_else(self, other: "Achievable") -> "Achievable":
-        """Fill what is missing here from a more general set."""
-        return Achievable(
-            gemm={**other.gemm, **self.gemm},
-            blocks={name: each for name, each in other.blocks.items() if name not in self.gemm} | self.blocks,
-            experts={name: each for name, each in other.experts.items() if name not in self.gemm} | self.experts,
-            wave_fraction=self.wave_fraction or other.wave_fraction,
-            decode_attention=self.decode_attention or other.decode_attention,
-            prefill_attention=self.prefill_attention or other.prefill_attention,
-            elementwise_memory_fraction=self.elementwise_memory_fraction or other.elementwise_memory_fraction,
-            copy_memory_fraction=self.copy_memory_fraction or other.copy_memory_fraction,
-            elementwise_launch_s=self.elementwise_launch_s or other.elementwise_launch_s,
-            all_reduce=self.all_reduce or other.all_reduce,
-            ring_all_reduce=self.ring_all_reduce,
-        )
-
-    def kind_of(self, name: PeakName, *, experts: bool, blocks: bool) -> str:
-        """Return where the rates of a GEMM stand: of routed experts, or of a dense one with inputs scaled in blocks."""
-        if experts:
-            return "experts" if name in self.experts else "gemm"
-        return "blocks" if blocks and name in self.blocks else "gemm"
-
-    def gemm_of(self, name: PeakName, *, experts: bool, blocks: bool = False) -> Gemm | None:
-        """Return the rates of a GEMM that is multiplied in a type, by its kind; None: not known."""
-        found: Gemm | None = getattr(self, self.kind_of(name, experts=experts, blocks=blocks)).get(name)
-        return found
-
-    @property
-    def best_memory_fraction(self) -> Fraction:
-        """Highest share of the bandwidth at which numbers are read that are used once: GEMMs of any type, a copy."""
-        found = [each.memory_fraction for each in self.gemm.values()]
-        return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)
 
 
 class DeviceLink(Strict):
@@ -261,14 +158,21 @@ def _device(name: str) -> tuple[Path, int]:
     """Return a device's path, and the memory in GB of its machine where the name states another than the profile's."""
     with suppress(ProfileError):
         return find(KIND, name), 0
-    if several_of := counted(name):
+    several_of = counted(name)
+    if several_of and several_of[1] == 1:
+        return _device(several_of[0])
+    if several_of:
         remedy = f"Give {several_of[0]} and the devices of a replica, say --tp {several_of[1]}"
         raise ProfileError(f"hardware {name!r}", "it counts devices", remedy)
     vendor = vendor_of(name)
+    is_cpu = bool(re.match(r"cpu\b", name.strip(), re.IGNORECASE))
     for each, gigabytes in spellings(name):
-        if found := _named(each, vendor):
+        if (found := _named(each, vendor)) and (not is_cpu or found.device_class == "cpu"):
+            found = _sold_with(found, gigabytes)
             return found.path, _size(found, name, gigabytes)
     several = {found.id: (found, size) for each, size in branded(name) if (found := _named(each, vendor))}
+    if any(not size for _, size in several.values()):  # a name with the memory says more than one without
+        several = {each: (found, size) for each, (found, size) in several.items() if not size}
     if len(several) > 1:
         raise ProfileError(f"hardware {name!r}", "several devices have that number", f"Give {' or '.join(several)}")
     if several:
@@ -284,6 +188,20 @@ def _named(name: str, vendor: str) -> Hardware | None:
         found = Hardware.from_yaml(find(KIND, name))
         return found if vendor in ("", found.vendor.lower()) else None
     return None
+
+
+def _sold_with(hardware: Hardware, gigabytes: int) -> Hardware:
+    """Return the smaller or larger device of its name (M3 Max, 30 cores) that alone is sold with a memory."""
+    if not gigabytes or _has(hardware, gigabytes):
+        return hardware
+    others = (_named(each, "") for each in names(KIND) if re.fullmatch(rf"{re.escape(hardware.id)}-\d+", each))
+    fitting = [each for each in others if each and _has(each, gigabytes)]
+    return fitting[0] if len(fitting) == 1 else hardware
+
+
+def _has(hardware: Hardware, gigabytes: int) -> bool:
+    own = hardware.memory_marketed_bytes / 1e9
+    return abs(gigabytes / own - 1) <= SAME_SIZE or hardware.device_class == "cpu" or gigabytes in hardware.sold_with_gb
 
 
 def _size(hardware: Hardware, name: str, gigabytes: int) -> int:

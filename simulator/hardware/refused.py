@@ -3,6 +3,7 @@
 import re
 
 from simulator.errors import refuse_matching
+from simulator.hardware.device_names import VENDOR
 
 OWN = "Compare with a device that has an engine here (`infercast profiles hardware`)"
 SERVER = "a server of eight; --tp says how many of them a replica takes"
@@ -66,6 +67,19 @@ SYSTEMS = {  # what has devices, and the device to name
     r"(tpu-?)?v6e-\d+": (SLICE, "tpu-v6e"),
     r"(tpu-?)?v4-\d+": (SLICE, "tpu-v4"),
     r"(tpu-?)?v5p-\d+": (SLICE, "tpu-v5p"),
+    r"(bm|vm)\.gpu\.b200.*": ("an instance of Oracle", "b200-sxm"),
+    r"(bm|vm)\.gpu\.l40s.*": ("an instance of Oracle", "l40s"),
+    r"bm\.gpu4\.8": ("an instance of Oracle", "a100-sxm-40"),
+    r"a3-(mega|high)": ("an instance of Google Cloud", "h100-sxm"),
+    r"a3-ultra": ("an instance of Google Cloud", "h200-sxm"),
+    r"dgx-station(-gb300)?|gb300-(desktop-)?superchip": ("a workstation with one GB300", "gb300"),
+    r"gb200-nvl4": ("a server of four", "gb200"),
+    r"gh200-nvl2": ("a server of two", "gh200-144"),
+    r"t3k|(tenstorrent-)?loudbox": ("a machine with four n300 cards", "wormhole-n300"),
+    r"(tenstorrent-)?galaxy": ("a machine with 32 of its chips", "wormhole-n150"),
+    r"hgx-h20": (SERVER, "h20-sxm"),
+    r"(tpu-?)?v?7x?-\d+": (SLICE, "tpu7x"),
+    r"grace-cpu-superchip": ("a board of two", "grace"),
     r"(dgx|hgx)-a100": (SERVER, "a100-sxm-80"),
     r"(dgx|hgx)-h100": (SERVER, "h100-sxm"),
     r"(dgx|hgx)-h200": (SERVER, "h200-sxm"),
@@ -87,6 +101,14 @@ SEVERAL = {  # names of several devices, which differ
     r"(intel-)?(xeon-)?sapphire-rapids": "xeon-8480, xeon-8468 or another of its models",
     r"(intel-)?(xeon-)?emerald-rapids": "xeon-8592, xeon-8568y or another of its models",
     r"(intel-)?(xeon-)?granite-rapids": "xeon-6980p, xeon-6787p or another of its models",
+    r"gfx1151": "strix-halo or radeon-8050s",
+    r"gfx942": "mi300x, mi325x or mi300a",
+    r"gfx950": "mi350x or mi355x",
+    r"gfx90a": "mi250x, mi250 or mi210",
+    r"gfx906": "mi50-32, mi60 or radeon-vii",
+    r"gfx1100": "rx-7900-xtx, rx-7900-xt or radeon-pro-w7900",
+    r"gfx120[01]": "rx-9070-xt, r9700 or rx-9060-xt-16",
+    r"pvc|ponte-vecchio": "max-1550 or max-1100",
     r"arrow-lake": "core-ultra-285k or core-ultra-265k (CPUs), or arc-140t (the GPU of a laptop's chip)",
     r"tenstorrent|wormhole|blackhole": "wormhole-n150, wormhole-n300, blackhole-p100 or blackhole-p150",
     r"mac|macbook|macbook-(air|pro)|mac-(mini|studio)|imac": "its chip, say m4-pro; `compare` takes apple, for all",
@@ -117,11 +139,12 @@ REFUSED = {  # why no engine of the library runs there
     ),
     r".*-mig-.*|.*[-.]\d+g\.\d+gb|(grid|nvidia)-.*-\d+[cq]": "a part of a GPU (MIG, vGPU) is not modelled",
     r"(nvidia-)?cmp-.*": "it is a card for mining, whose multiplications NVIDIA cut, by how much is not known here",
-    r"(apple-)?m[45]-ultra": "it was not sold when this library was made",
+    r"(apple-)?(m4-ultra|m6(-(pro|max|ultra))?)": "it was not sold when this library was made",
     r"(iphone|ipad|pixel|galaxy-s|snapdragon-8).*|a1[5789](-pro)?": "a phone slows down with its heat: not modelled",
     r"(nvidia-)?b100": "it was announced and hardly sold; its successor has a profile (b200-sxm)",
     r"(amd-)?(instinct-)?mi308x": "what is published of its peaks disagrees (115 to 344 TFLOP/s in bf16)",
-    r"(nvidia-)?(vera-rubin.*|rubin.*|vr200.*|r200|r100)|(amd-)?(instinct-)?(mi4\d\dx?|mi300c|mi350p)": (
+    r"(nvidia-)?(rubin-cpx|rubin-ultra.*|vr300.*)|(intel-)?(crescent-island|jaguar-shores)|(nvidia-)?b(30a|40)"
+    r"|(amd-)?(instinct-)?(mi4(00|30|40)x?|mi5\d\dx?|mi300c|mi350p)": (
         "its data sheet was not at hand when this library was made"
     ),
 }
@@ -130,6 +153,16 @@ _PATTERNS = {
     **{re.compile(at): ("several devices have that name", f"Give {each}") for at, each in SEVERAL.items()},
     **{re.compile(at): (because, OWN) for at, because in REFUSED.items()},
 }
+
+
+def device_of(name: str) -> str:
+    """Return the device that an instance or a server has, by its name; other names as they are.
+
+    >>> device_of("p5.48xlarge"), device_of("NVIDIA DGX H100"), device_of("L40S")
+    ('h100-sxm', 'h100-sxm', 'L40S')
+    """
+    plain = re.sub(r"[\s_]+", "-", VENDOR.sub("", name.strip(), count=1).lower())
+    return next((device for pattern, (_, device) in SYSTEMS.items() if re.fullmatch(pattern, plain)), name)
 
 
 def refuse_known(name: str) -> None:
@@ -142,4 +175,5 @@ def refuse_known(name: str) -> None:
     ...     error.because, error.remedy
     ('it is an instance of AWS', 'Give l4')
     """
-    refuse_matching(f"hardware {name!r}", name.strip(), _PATTERNS)
+    for each in dict.fromkeys((name.strip(), VENDOR.sub("", name.strip(), count=1))):
+        refuse_matching(f"hardware {name!r}", each, _PATTERNS)

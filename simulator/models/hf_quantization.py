@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable
 
 from simulator.errors import NotModelledError, ProfileError
+from simulator.models.format_names import named_format
 from simulator.models.hf_fields import Fields
-from simulator.models.number_formats import KEPT_EXPERTS, named_format, number_format
+from simulator.models.number_formats import KEPT_EXPERTS, number_format
 
 # What stays in the model's own type in any format: heads, embeddings, norms, routers; a vision part is left out.
 _UNCONVERTED = re.compile(

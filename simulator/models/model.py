@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
 from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
+from simulator.models.format_names import ending
 from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Mixer, MixtureOfExperts, Recurrent
 from simulator.models.layout import Layout, Weights
-from simulator.models.number_formats import ending
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
 from simulator.models.operations import Counts, Op
 from simulator.models.refused import refuse_known
@@ -279,7 +279,7 @@ def _held(mixer: Mixer) -> int | None:
     return mixer.window if isinstance(mixer, Attention) and not mixer.indexer else None
 
 
-TUNED = re.compile(r"[-_](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_]|$)")
+TUNED = re.compile(r"[-_\s](instruct|chat|it|hf|base|qat|lm|abliterated(-v[\d.]+)?)(?=[-_\s]|$)")
 
 
 def load_model(name: str) -> Model:

@@ -22,7 +22,8 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
         "it makes vectors or scores of texts and writes none",
         VECTORS,
     ),
-    r"(chat)?gpt-?(3\.5|4|4o|4\.1|4\.5|5)(-.*|o.*)?|chatgpt|o[134](-.*)?|(claude|gemini|grok-[3-9])\b.*": (
+    r"(chat)?gpt-?(3\.5|4|4o|4\.1|4\.5|5)(-.*|o.*)?|chatgpt|o[134](-.*)?|(claude|gemini|grok-[3-9])\b.*"
+    r"|qwen-?(2\.5|3(\.[567])?)?-(max|plus|turbo)\b.*": (
         "its weights are not published, so that only its maker runs it",
         "Choose an open model, say gpt-oss-120b: `infercast profiles models` lists them",
     ),

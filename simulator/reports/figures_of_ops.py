@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.engines.norm_kernels import NormKernels
-from simulator.hardware.hardware import Hardware, PeakName
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op

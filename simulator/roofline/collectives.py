@@ -8,7 +8,8 @@ import numpy as np
 
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
-from simulator.hardware.hardware import NODE_DEVICES, Collective, Hardware
+from simulator.hardware.achievable import Collective
+from simulator.hardware.hardware import NODE_DEVICES, Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op, others
 from simulator.profile import Figure, Source

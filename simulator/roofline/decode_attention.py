@@ -8,7 +8,8 @@ from simulator.engines.kernel_rules import ChunkedDecode
 from simulator.engines.kernels import Kernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.wave_decode import WaveDecode
-from simulator.hardware.hardware import DecodeAttention, Hardware, require
+from simulator.hardware.achievable import DecodeAttention
+from simulator.hardware.hardware import Hardware, require
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Figure, Source
 from simulator.roofline.bandwidth import at_most

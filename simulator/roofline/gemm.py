@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from simulator.hardware.hardware import Gemm
+from simulator.hardware.achievable import Gemm
 from simulator.models.operations import Array, Op
 from simulator.profile import Figure, Source
 
@@ -62,7 +62,7 @@ def panel_s(gemm: Gemm, op: Op) -> float:
 
 
 def input_loop_s(gemm: Gemm, op: Op) -> float:
-    """Return the seconds of a tile's loop over the inputs of a dense GEMM (hardware.Gemm.input_s); 0: not known."""
+    """Return the seconds of a tile's loop over the inputs of a dense GEMM (achievable.Gemm.input_s); 0: not known."""
     return op.inputs * gemm.input_s if gemm.input_s and op.experts is None else 0.0
 
 

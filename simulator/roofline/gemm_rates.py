@@ -10,7 +10,8 @@ from simulator.engines.kernel_rules import WIDE_BYTES
 from simulator.engines.kernels import Kernels
 from simulator.engines.marlin_tiles import EXPONENT as MARLIN_EXPONENT
 from simulator.errors import ProfileError
-from simulator.hardware.hardware import Gemm, Hardware, PeakName
+from simulator.hardware.achievable import Gemm, PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Counts, Op
 from simulator.profile import Figure
@@ -64,7 +65,7 @@ class GemmRates:
             T       = kernel + what prepares its inputs (`prepared_s`) + t0
 
         F: FLOPs, P: `peak`, B: bytes, W: bytes/s of the device, K: inputs; c, m, p and t0 as `achieved`; panel: seconds
-        in which a multiprocessor reads its columns, s: seconds of a tile per input (hardware.Gemm). A few rows of
+        in which a multiprocessor reads its columns, s: seconds of a tile per input (achievable.Gemm). A few rows of
         weight-only formats are multiplied at another rate (weight_only.compute_of_rows). On several ranks of experts
         compute and memory are those of the busiest one.
 
@@ -90,7 +91,7 @@ class GemmRates:
     def _dense_s(self, op: Op, counts: Counts, seconds: Array, name: PeakName, share: float) -> Array:
         """Return the seconds in which a dense GEMM multiplies whole tiles; `seconds`: its own rows at `share` of P.
 
-        Marlin's tiles, or the longer of the least rows of a kernel (hardware.Gemm) and waves of tiles.
+        Marlin's tiles, or the longer of the least rows of a kernel (achievable.Gemm) and waves of tiles.
         """
         gemm, hardware = self.gemm(name, op), self.hardware
         rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)

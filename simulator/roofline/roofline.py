@@ -6,7 +6,8 @@ import numpy as np
 
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.kernels import Kernels
-from simulator.hardware.hardware import Hardware, PeakName, require
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware, require
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op, pairs
 from simulator.profile import Figure

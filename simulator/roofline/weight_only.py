@@ -7,7 +7,8 @@ import numpy as np
 
 from simulator.arrays import Bools
 from simulator.engines.kernels import Kernels
-from simulator.hardware.hardware import Hardware, PeakName
+from simulator.hardware.achievable import PeakName
+from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op
 

@@ -2,8 +2,9 @@
 
 from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
+from simulator.models.format_names import ending
 from simulator.models.model import Model
-from simulator.models.number_formats import GGUF, ending
+from simulator.models.number_formats import GGUF
 from simulator.questions.words import whole
 from simulator.validation.measurements import Setup
 

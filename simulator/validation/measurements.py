@@ -14,8 +14,10 @@ from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
 from simulator.files import open_text
+from simulator.hardware.device_names import CPU, counted
+from simulator.hardware.refused import device_of
 from simulator.limits import MOST_NUMBER
-from simulator.models.number_formats import named_format
+from simulator.models.format_names import named_format
 from simulator.schema_versions import KEY, known_version
 from simulator.validation.older_notes import typed_columns
 
@@ -188,6 +190,13 @@ def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = ""
 
 def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     found = {FIELDS.get(column, column): read(column, cell[column]) for column, read in READERS.items()}
+    stated = found["devices"] or any(found[each] for each in ("tp", "pp", "dp", "replicas"))
+    if several := counted(found["hardware"]):  # 8x H100: as many, where no column says how many
+        found["hardware"], found["devices"] = several[0], found["devices"] or (0 if stated else several[1])
+        if CPU.search(several[0]):
+            found["not_modelled"] = found["not_modelled"] or "one process over several sockets"
+    elif stated:
+        found["hardware"] = device_of(found["hardware"])
     found["devices"] = found["devices"] or math.prod(max(1, found[each]) for each in ("tp", "pp", "replicas"))
     found["regime"] = found["regime"] or _usual_regime(found)
     starts_empty = bool(cell["input_len"]) and not found["input_tokens"]

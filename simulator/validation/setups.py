@@ -10,11 +10,12 @@ from simulator.deployment.layouts import usual_cache
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, engine_of
-from simulator.errors import ProfileError
+from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint, load_model
+from simulator.models.number_formats import number_format
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import Setup
@@ -22,6 +23,8 @@ from simulator.validation.sources import Recipe, recipe_of
 
 ROOMY = 0.6  # of the memory: a layout that is not stated leaves the rest to the cache
 TIGHT = 0.9  # of the memory: replicas stay within a node where they fit at all
+SEQUENCES = 64  # at once at least, where the defaults do not fit
+FITTING = ((2048, None), (2048, 0.95), (2048, 0.98))  # tokens of a step and share of the memory, the first that fits
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -80,7 +83,7 @@ def place(setup: Setup) -> Placed:
         gpu_memory_utilization=_text(settings.memory_fraction),
         changes=tuple(_words(_rules(recipe, engine))) or None,
     )
-    return _that_holds(_with_cache(Placed(recipe, question, question.deployment(), replicas)))
+    return _that_fits(_that_holds(_with_cache(Placed(recipe, question, question.deployment(), replicas))))
 
 
 def _text(value: float | None) -> str:
@@ -115,6 +118,32 @@ def _that_holds(placed: Placed) -> Placed:
     tokens = max(deployment.max_num_batched_tokens, share)
     ranks = deployment.layout.dp  # settings count for each
     return _asking(placed, max_num_seqs=str(-(-share // ranks)), max_num_batched_tokens=str(-(-tokens // ranks)))
+
+
+def _that_fits(placed: Placed) -> Placed:
+    """Set what leaves a cache, where the engine's defaults leave none and neither the row nor its scripts set flags.
+
+    A run that was measured fitted: with fewer tokens in a step, or with more of the memory (`FITTING`, a guess).
+    """
+    setup, asked = placed.setup, placed.question
+    stated = (*(setup.max_num_seqs, setup.max_num_batched_tokens, setup.max_model_len), setup.gpu_memory_utilization)
+    is_read = type(placed.recipe) is not Recipe  # its source's scripts: what they do not set is the default
+    if is_read or any(stated) or asked.gpu_memory_utilization or _holds(placed):
+        return placed
+    share = -(-max(setup.concurrency, setup.batch) // placed.replicas)
+    for tokens, memory_fraction in FITTING:
+        step = {"max_num_batched_tokens": str(max(tokens, share)), "max_num_seqs": str(max(share, SEQUENCES))}
+        with suppress(InfercastError):
+            fitting = _asking(placed, **step, gpu_memory_utilization=_text(memory_fraction))
+            if _holds(fitting):
+                return fitting
+    return placed
+
+
+def _holds(placed: Placed) -> bool:
+    """Tell whether a cache is left that holds one of its sequences."""
+    setup = placed.setup
+    return memory_plan(placed.deployment).cache_tokens >= setup.context_len + setup.input_tokens + setup.output_tokens
 
 
 @cache
@@ -176,7 +205,7 @@ def _preset(name: str, version: str) -> Engine:
 def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     """Weights and cache; weights that neither the row nor its source states are the checkpoint's."""
     setup, model = recipe.setup, recipe.model
-    stated = setup.weight_dtype or checkpoint(setup.model)[1]
+    stated = _stated(setup)
     weights = mlx_format(setup, model) if stated == "mlx" else stated or recipe.weights
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
@@ -185,6 +214,21 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     weights = named.get(weights, weights)
     weights = sized_format(weight_format(weights, model, engine), setup, model)
     return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
+
+
+def _stated(setup: Setup) -> str:
+    """Return the format of weights that a row states, else that of its checkpoint's name.
+
+    16 bits beside a name of fewer (bf16 of Laguna-S-2.1-NVFP4) are the type that it computes in.
+    """
+    named = ""
+    for name in filter(None, (setup.checkpoint, setup.model)):
+        with suppress(ProfileError):
+            named = named or checkpoint(name)[1]
+    computes = (
+        setup.weight_dtype in ("bf16", "fp16") and named and number_format(named).bits < number_format("bf16").bits
+    )
+    return named if computes or not setup.weight_dtype else setup.weight_dtype
 
 
 def _laid_out(recipe: Recipe, layout: Layout) -> Layout:

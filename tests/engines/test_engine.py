@@ -50,6 +50,33 @@ def test_a_name_without_a_version_is_the_newest():
 
 
 @pytest.mark.parametrize(
+    ("name", "version", "preset"),
+    [
+        ("TensorRT LLM", "1.1.0", "tensorrt-llm-1.0"),
+        ("NVIDIA TensorRT-LLM", "0.12", "tensorrt-llm-0.11"),
+        ("CUDA 12.8, TensorRT-LLM 0.18", "", "tensorrt-llm-0.15"),
+        ("Triton + TensorRT-LLM", "24.05", "tensorrt-llm-0.8"),  # of May 2024
+        ("JetPack 6.0, TensorRT 10.1, CUDA 12.2", "", "tensorrt-9"),
+        ("nvcr.io/nvidia/vllm:25.09-py3", "", "vllm-0.8"),  # of September 2025
+        ("rocm/vllm:rocm7.0_vllm_0.11", "", "vllm-0.8"),
+        ("vLLM V1", "0.9.2", "vllm-0.8"),
+        ("vLLM (TPU)", "", "vllm-tpu-0.8"),
+        ("NIM vLLM", "", "vllm-0.33"),
+        ("lmsysorg/sglang:v0.5.5", "", "sglang-0.5"),
+        ("llama.cpp (Vulkan)", "b6000", "llama.cpp-vulkan-b1500"),
+        ("llama.cpp", "build: 7123 (79c1160b)", "llama.cpp-b6325"),
+        ("LM Studio", "0.3.20", "llama.cpp-b6325"),  # no build of llama.cpp
+        ("LM Studio (MLX)", "0.3.20", "mlx-lm-0.20"),
+        ("exllama2", "", "exllamav2-0.0"),
+        ("HuggingFace TGI", "", "tgi-3.3"),
+        ("Text Generation Inference", "2.4", "tgi-3.3"),
+    ],
+)
+def test_an_engine_is_found_as_sources_spell_it(name, version, preset):
+    assert engine_of(name, version).id == preset
+
+
+@pytest.mark.parametrize(
     ("version", "preset"),
     [
         ("latest (2026-01) 2026-01", "vllm-0.8"),  # 0.14 is of 2026-01-20

@@ -13,10 +13,11 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError, ProfileError
+from simulator.models.format_names import cache_format, ending, named_format
 from simulator.models.hf_importer import model_from_config
 from simulator.models.layout import PARTS, Layout
 from simulator.models.model import checkpoint, load_model
-from simulator.models.number_formats import FORMATS, cache_format, ending, named_format, number_format
+from simulator.models.number_formats import FORMATS, number_format
 from simulator.profile import find
 from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion
@@ -68,6 +69,25 @@ ELSEWHERE = {  # as checkpoints, options and users write it
     **{"gguf q8_0": "q8_0", "GGUF-Q4_K_M (4-bit)": "q4_K_M", "IQ4_XS - 4.25 bpw": "iq4_XS", "Q4_K": "q4_K_M"},
     **{"exl2 4.0bpw": "exl2@4.0", "4.5bpw-h6-exl2": "exl2@4.5", "MLX 4bit-DWQ": "mlx-q4", "mlx-bf16": "bf16"},
     **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
+    **{
+        "Q6_K_L": "q6_K",
+        "Q4_K_L": "q4_K_M",
+        "IQ4_KS": "iq4_KS",
+        "Q8_0_R8": "q8_0",
+        "Q4_0_4_8": "q4_0",
+        "Q4KM": "q4_K_M",
+    },
+    **{"Q4_K_M (imatrix)": "q4_K_M", "Q4_K_M imat": "q4_K_M", "Q4_0 QAT": "q4_0", "4-bit MLX": "mlx-q4", "Q8": "q8_0"},
+    **{
+        "UD-TQ1_0": "iq1_S",
+        "smol-IQ4_KSS": "iq4_KSS",
+        "IQ3_S-2.77bpw": "iq3_S",
+        "all F32": "fp32",
+        "mostly Q4_0": "q4_0",
+    },
+    **{"fp8_block_scaled": "fp8-block", "FP8 rowwise": "fp8", "FP8-W8A8-dynamic": "fp8", "fp8kv": "fp8"},
+    **{"int8 SmoothQuant": "int8", "LLM.int8()": "int8", "bitsandbytes": "bnb-nf4", "INT8 WOQ": "int8-w8a16"},
+    **{"INT4 weight-only": "int4", "sym_int4": "int4", "w4a16-gptq": "int4", "W4A16-NVFP4": "nvfp4a16", "none": ""},
     **{"Q4_K - Medium": "q4_K_M", "Q2_K - Medium": "q2_K", "IQ3_S mix": "iq3_M", "mxfp4+Q4_K_M": "mxfp4+q4_K_M"},
 }
 
@@ -94,7 +114,7 @@ def test_a_spelling_is_the_same_format_in_every_reader(text: str, name: str) -> 
         assert name in (setup.weight_dtype, setup.cache_dtype)
     if name and name != "mlx":
         model, engine = load_model("llama-3.1-8b"), load_engine("static")
-        wanted = {"nvfp4": model.fp4_dtype, "mxfp4": "mxfp4-w4a4"}.get(name, name)  # a model without experts
+        wanted = model.checkpoint_format(name)
         assert weight_format(text, model, engine) == wanted
         assert default_layout(model, dtypes=(text, "")).weight_dtype == wanted
 
@@ -127,7 +147,7 @@ def test_bits_that_a_name_leaves_open_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["fp4 (mxfp4)", "int4 (Q4_K_M)", "fp8 (int8)", "W4A8", "w4afp8", "hqq", "int4wo", "Q6_K_L", "IQ4_KS", "mlx-mxfp4"],
+    ["fp4 (mxfp4)", "int4 (Q4_K_M)", "fp8 (int8)", "W4A8", "w4afp8", "hqq", "Q4", "TQ2_0", "IQ4_KT", "mlx-mxfp4"],
 )
 def test_a_format_of_other_bits_or_kernels_is_no_spelling_of_a_known_one(text: str) -> None:
     with pytest.raises(ProfileError, match="it is not known"):
@@ -194,7 +214,6 @@ def test_no_name_of_a_profile_hides_a_format(name: str) -> None:
         ("gpt-oss-20b", "llama.cpp", "Q8_0", "mxfp4_MoE"),
         ("gpt-oss-20b", "ollama", "", "mxfp4"),
         ("gpt-oss-20b", "vllm", "", "mxfp4"),
-        ("gpt-oss-20b", "vllm", "mxfp4", "mxfp4"),
         ("llama-3.3-70b", "vllm", "mxfp4", "mxfp4-w4a4"),
         ("gpt-oss-20b", "vllm", "bf16", "bf16"),
         ("llama-3.1-8b", "llama.cpp", "F16", "gguf_f16"),

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
-from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
+from simulator.hardware.achievable import Achievable, DecodeAttention, Gemm, PrefillAttention
+from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.operations import Counts, Sequence, count

@@ -9,7 +9,8 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError, ProfileError
-from simulator.hardware.hardware import Achievable, DecodeAttention, Gemm, Hardware, PrefillAttention, load_hardware
+from simulator.hardware.achievable import Achievable, DecodeAttention, Gemm, PrefillAttention
+from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model

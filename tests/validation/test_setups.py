@@ -604,3 +604,42 @@ def test_intels_entries_to_mlperf_are_a_server_of_sglang_in_each_numa_node():
     assert (placed.question.hardware, placed.deployment.engine.engine) == ("xeon-6980p-numa", "sglang")
     assert placed.replicas == 2 * 3  # dies of two sockets
     assert (placed.deployment.max_num_seqs, placed.deployment.max_num_batched_tokens) == (64, 8192)
+
+
+@pytest.mark.parametrize(
+    ("stated", "tokens", "share"),
+    [
+        ({}, "2048", ""),  # vLLM's default step of 32,768 tokens leaves no cache
+        ({"max_model_len": 8192}, "", ""),  # a server whose flags are stated has defaults for all others
+        ({"devices": 4, "tp": 4}, "", ""),  # it fits
+    ],
+)
+def test_a_measured_run_fitted_where_no_flag_is_stated(stated, tokens, share):
+    setup = Setup(
+        **{"hardware": "RTX 3090", "model": "Qwen2.5-72B-Instruct", "weight_dtype": "int4", "engine": "vLLM"},
+        **{
+            "engine_version": "0.6.3",
+            "input_tokens": 512,
+            "output_tokens": 256,
+            "concurrency": 8,
+            "regime": "closed_loop",
+        },
+        **({"devices": 2, "tp": 2} | stated),
+    )
+    asked = place(setup).question
+    assert (asked.max_num_batched_tokens, asked.gpu_memory_utilization) == (tokens, share)
+
+
+@pytest.mark.parametrize(
+    ("model", "checkpoint", "stated", "weights"),
+    [
+        ("Laguna-S-2.1-NVFP4", "", "bf16", "nvfp4"),  # the type that it computes in
+        ("Llama-3.1-8B", "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "", "fp8"),
+        ("Llama-3.1-8B", "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "int4", "int4"),
+        ("gpt-oss-20b-BF16", "", "mxfp4", "mxfp4"),
+        ("Llama-2-70b", "", "mxfp4", "mxfp4-w4a4"),
+    ],
+)
+def test_the_format_in_a_checkpoints_name_counts_where_a_row_has_none_or_16_bits(model, checkpoint, stated, weights):
+    setup = Setup(hardware="MI355X", devices=8, tp=8, model=model, checkpoint=checkpoint, weight_dtype=stated)
+    assert place(setup).deployment.layout.weight_dtype == weights

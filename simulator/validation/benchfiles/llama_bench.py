@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from simulator.errors import InfercastError, ProfileError
+from simulator.models.format_names import ending, named_format
 from simulator.models.model import load_model
-from simulator.models.number_formats import ending, named_format
 from simulator.validation.benchfiles.rows import Cells, Stated, measured, model_named, not_predicted, number
 
 TESTS = {"n_prompt": "pp", "n_gen": "tg", "n_depth": "d"}

@@ -10,6 +10,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
+from simulator.profile import joined
 from simulator.validation.measurements import SYNTHETIC, Setup
 from simulator.workloads.arrivals import Arrivals, OpenLoop
 from simulator.workloads.lengths import Distribution
@@ -75,7 +76,7 @@ class Recipe:
     @property
     def is_tensorrt(self) -> bool:
         """Whether the engine is TensorRT-LLM."""
-        return self.setup.engine.startswith("TensorRT")
+        return joined(self.setup.engine).removeprefix("nvidia").startswith(("tensorrt", "trtllm"))
 
     @property
     def preset(self) -> tuple[str, str]:
