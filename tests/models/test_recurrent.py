@@ -151,7 +151,7 @@ def test_each_more_sequence_costs_the_same_traffic() -> None:
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_the_table_of_the_event_loop_equals_the_steps(name: str) -> None:
-    hybrid = deploy(name, "b200-sxm", layout=default_layout(load_model(name), tp=2)).step_model()
+    hybrid = deploy(name, "h200-sxm", layout=default_layout(load_model(name), tp=2)).step_model()
     table = hybrid.table(512, 32)
     batch = [Sequence(1, 700), Sequence(1, 30), Sequence(200, 0)]
     counts = count(batch)
