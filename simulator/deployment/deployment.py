@@ -202,6 +202,13 @@ class Deployment:
             default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
+    @property
+    def async_scheduling(self) -> bool:
+        """Whether a step is decided while the one before runs: not where some recurrent states are cached (SGLang)."""
+        mixers = {block.mixer.kind for block in self.model.blocks.values() if block.mixer}
+        serial = self.engine.prefix_caching and not mixers.isdisjoint(self.engine.serial_states)
+        return self.engine.async_scheduling and not serial
+
     @cached_property
     def graphs(self) -> CapturedGraphs:
         """The CUDA graphs that the engine captures for the model on the device."""
@@ -270,13 +277,12 @@ class Deployment:
         """Return the model of a step's seconds."""
         offload, engine, kernels = self.settings.offload, self.engine, self.kernels
         on_host = host_layers(self.model, offload)
-        waits = kernels.fitted.prompt_launch_s and not engine.async_scheduling  # the device, for the sampler
-        prepared = self.layout.pp if engine.stages_prepare else 1  # times, one after the other
-        slowness = prepared * (host_slowness(self.hardware) if waits else 1.0)
+        waits = kernels.fitted.prompt_launch_s and not self.async_scheduling  # the device, for the sampler
+        slowness = host_slowness(self.hardware) if waits else 1.0
         found = StepModel(
             self._step_ops(),
             self.hardware,
-            self.overheads.of_rank(self.layout.dp, slowness),
+            self.overheads.of_rank(self.layout.dp, slowness, ahead=self.async_scheduling),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,

@@ -7,11 +7,13 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
+from simulator.simulation.scheduler_limits import limits
 
 RELEASES = "sglang-0.5", "sglang-0.5.10"
 
@@ -205,3 +207,24 @@ def test_the_host_launches_shared_experts_but_one_gemm_of_latents():
     found = deploy("deepseek-v3", "h200-sxm", "sglang-0.5", layout)
     launched = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops}
     assert (launched["kv down"], launched["query down"], launched["down projection"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "given", "ahead"),
+    [
+        ("qwen3.5-9b", "sglang-0.5.10", (), False),
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5", (), False),
+        ("qwen3.5-9b", "sglang-0.5.10", ("disable_radix_cache=true",), True),
+        ("kimi-linear-48b-a3b", "sglang-0.5.10", (), True),  # has no radix cache there
+        ("qwen3-32b", "sglang-0.5.10", (), True),
+        ("qwen3.5-9b", "vllm-0.33", (), True),
+    ],
+)
+def test_states_in_a_radix_cache_switch_the_overlap_schedule_off(model, engine, given, ahead):
+    found = deploy(model, "h200-sxm", engine, settings=Settings(changes=given))
+    forced = deploy(model, "h200-sxm", engine, settings=Settings(changes=(*given, "async_scheduling=false")))
+    steps_s = [float(each.step_model().overheads.step_s) for each in (found, forced)]
+    assert found.async_scheduling is ahead
+    assert limits(found).async_scheduling == ahead
+    later_s = float(load_engine(engine).overheads.serial_step_s)
+    assert steps_s[1] - steps_s[0] == pytest.approx(later_s if ahead else 0.0)
