@@ -206,8 +206,9 @@ class Deployment:
     def async_scheduling(self) -> bool:
         """Whether a step is decided while the one before runs: not where some recurrent states are cached (SGLang)."""
         mixers = {block.mixer.kind for block in self.model.blocks.values() if block.mixer}
-        serial = self.engine.prefix_caching and not mixers.isdisjoint(self.engine.serial_states)
-        return self.engine.async_scheduling and not serial
+        return self.engine.async_scheduling and not (
+            self.engine.prefix_caching and mixers & {*self.engine.serial_states}
+        )
 
     @cached_property
     def graphs(self) -> CapturedGraphs:
@@ -308,7 +309,8 @@ class Deployment:
         if not self.light:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
-            if self.kernels.rules.fuses_norms and self.layout.tp > 1:
+            fused = self.kernels.rules.fuses_norms
+            if fused and fused.holds(self.hardware, self.model.id, self.layout):
                 ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:

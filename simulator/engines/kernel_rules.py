@@ -6,8 +6,7 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
-from simulator.engines.heads_alone import clocks_per_s
-from simulator.engines.norm_kernels import NormKernels
+from simulator.engines.norm_kernels import FusedNorms, NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
@@ -319,11 +318,7 @@ class KernelRules(Strict):
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
         " back has 16 bits",
     )
-    fuses_norms: bool = Field(
-        False,
-        description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
-        " parallelism a layer's norms are no kernels of their own",
-    )
+    fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent"], ...] = Field(
         (),
         description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"

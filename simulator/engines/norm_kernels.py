@@ -1,5 +1,10 @@
 """Kernels of norms that an engine launches beside those that any decoder layer has."""
 
+from fnmatch import fnmatchcase
+
+from simulator.engines.conditions import OnDevices
+from simulator.hardware.hardware import Hardware
+from simulator.models.layout import Layout
 from simulator.models.operations import Op
 from simulator.profile import Number, Strict
 
@@ -23,6 +28,24 @@ class NormKernels(Strict):
         kernels = {"outputs": self.outputs, "heads": self.heads, "values": self.values, "router": self.router}
         return op.norms * float(kernels[op.normed]) if op.normed else 0.0
 
-    def calls(self, op: Op) -> int:
-        """Return how many calls of the host launch the norms of an op."""
-        return min(op.norms, 1) if op.normed == "heads" and self.heads_by_one_call else op.norms
+
+class FusedNorms(OnDevices):
+    """Models whose all-reduce after attention and feed-forward adds the residual and norms, too, on some devices.
+
+    With tensor parallelism, and without data-parallel attention, a layer's norms are no kernels of their own then.
+    `models`: patterns of the ids of profiles; `except_devices`: devices of these families on which it is off.
+    """
+
+    models: tuple[str, ...] = ("*",)
+    except_devices: tuple[str, ...] = ()
+
+    def holds(self, hardware: Hardware, model: str, layout: Layout) -> bool:
+        """Tell whether a model's norms are part of its all-reduces.
+
+        >>> from simulator.hardware.hardware import load_hardware
+        >>> fused = FusedNorms(families=("hopper",), models=("gpt-oss-*",))
+        >>> [fused.holds(load_hardware("h100-sxm"), "gpt-oss-20b", Layout(tp=tp)) for tp in (1, 2)]
+        [False, True]
+        """
+        apart = layout.tp == 1 or layout.dp > 1 or hardware.id in self.except_devices
+        return not apart and self.covers(hardware) and any(fnmatchcase(model, each) for each in self.models)

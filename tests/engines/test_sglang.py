@@ -10,6 +10,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
+from simulator.models.blocks import NORMS
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
@@ -228,3 +229,22 @@ def test_states_in_a_radix_cache_switch_the_overlap_schedule_off(model, engine, 
     assert limits(found).async_scheduling == ahead
     later_s = float(load_engine(engine).overheads.serial_step_s)
     assert steps_s[1] - steps_s[0] == pytest.approx(later_s if ahead else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "engine", "tp", "fused"),
+    [
+        ("gpt-oss-120b", "h100-sxm", "sglang-0.5.10", 4, True),
+        ("gpt-oss-120b", "h100-sxm", "sglang-0.5.10", 1, False),
+        ("qwen3-235b-a22b", "b200-sxm", "sglang-0.5.10", 8, True),
+        ("qwen3-235b-a22b", "b200-sxm", "sglang-0.5", 8, False),
+        ("qwen3-235b-a22b", "h20-141", "sglang-0.5.10", 8, False),
+        ("qwen3-235b-a22b", "mi300x", "sglang-0.5.10", 8, False),
+        ("llama-3.1-70b", "h100-sxm", "sglang-0.5.10", 4, False),
+        ("llama-3.1-70b", "h100-sxm", "tensorrt-llm-1.2", 4, True),
+    ],
+)
+def test_norms_of_some_models_are_part_of_their_all_reduces(model, device, engine, tp, fused):
+    found = deploy(model, device, engine, default_layout(load_model(model), tp=tp))
+    norms = [op.launches for op in found.step_model().ops if op.name == NORMS]
+    assert not any(norms) == fused
