@@ -10,6 +10,7 @@ from simulator.arrays import Floats
 from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
+from simulator.deployment.model_ops import ops_of_model
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
@@ -21,7 +22,6 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.blocks import NORMS
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
@@ -309,9 +309,7 @@ class Deployment:
         if not self.light:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
-            fused = self.kernels.rules.fuses_norms
-            if fused and fused.holds(self.hardware, self.model.id, self.layout):
-                ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
+            ops = ops_of_model(ops, self.kernels, self.hardware, self.model.id, self.layout)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
-from simulator.engines.norm_kernels import FusedNorms, NormKernels
+from simulator.engines.model_kernels import FusedNorms, RouterKernels
+from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
@@ -317,6 +318,12 @@ class KernelRules(Strict):
         (),
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
         " back has 16 bits",
+    )
+    prompt_kernels: dict[str, int] = Field(
+        {}, description="by kind of a layer's mixer: kernels that the host launches for prompts beside those of its ops"
+    )
+    router_kernels: RouterKernels | None = Field(
+        None, description="models whose routers have no fused kernel to choose experts; none: all have, or not known"
     )
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent"], ...] = Field(

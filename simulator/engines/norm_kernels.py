@@ -1,10 +1,5 @@
 """Kernels of norms that an engine launches beside those that any decoder layer has."""
 
-from fnmatch import fnmatchcase
-
-from simulator.engines.conditions import OnDevices
-from simulator.hardware.hardware import Hardware
-from simulator.models.layout import Layout
 from simulator.models.operations import Op
 from simulator.profile import Number, Strict
 
@@ -27,25 +22,3 @@ class NormKernels(Strict):
         """Return the kernels that the norms of an op add."""
         kernels = {"outputs": self.outputs, "heads": self.heads, "values": self.values, "router": self.router}
         return op.norms * float(kernels[op.normed]) if op.normed else 0.0
-
-
-class FusedNorms(OnDevices):
-    """Models whose all-reduce after attention and feed-forward adds the residual and norms, too, on some devices.
-
-    With tensor parallelism, and without data-parallel attention, a layer's norms are no kernels of their own then.
-    `models`: patterns of the ids of profiles; `except_devices`: devices of these families on which it is off.
-    """
-
-    models: tuple[str, ...] = ("*",)
-    except_devices: tuple[str, ...] = ()
-
-    def holds(self, hardware: Hardware, model: str, layout: Layout) -> bool:
-        """Tell whether a model's norms are part of its all-reduces.
-
-        >>> from simulator.hardware.hardware import load_hardware
-        >>> fused = FusedNorms(families=("hopper",), models=("gpt-oss-*",))
-        >>> [fused.holds(load_hardware("h100-sxm"), "gpt-oss-20b", Layout(tp=tp)) for tp in (1, 2)]
-        [False, True]
-        """
-        apart = layout.tp == 1 or layout.dp > 1 or hardware.id in self.except_devices
-        return not apart and self.covers(hardware) and any(fnmatchcase(model, each) for each in self.models)

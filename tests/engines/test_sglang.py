@@ -11,6 +11,7 @@ from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.blocks import NORMS
+from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
@@ -258,3 +259,27 @@ def test_norms_of_some_models_are_part_of_their_all_reduces(model, device, engin
     found = deploy(model, device, engine, default_layout(load_model(model), tp=tp))
     norms = [op.launches for op in found.step_model().ops if op.name == NORMS]
     assert any(norms) != fused
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "kernels"),
+    [
+        ("glm-4.7-flash", "sglang-0.5", 4),
+        ("glm-4.7-flash", "sglang-0.5.15", 0),
+        ("qwen3-30b-a3b", "sglang-0.5", 0),
+    ],
+)
+def test_routers_of_glm_choose_in_several_kernels(model: str, engine: str, kernels: int):
+    found = deploy(model, "b200", engine)
+    assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
+
+
+@pytest.mark.parametrize(
+    ("model", "kernels"), [("glm-4.7-flash", 47 * 3), ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8), ("qwen3-32b", 0)]
+)
+def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: str, kernels: int):
+    found = deploy(model, "b200", "sglang-0.5")
+    without = found.kernels.with_rules(prompt_kernels={})
+    more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+    assert more.prompts.least_s - less.prompts.least_s == pytest.approx(kernels * 60e-6)
+    assert (more.decodes, more.prompts.pieces_s) == (less.decodes, less.prompts.pieces_s)
