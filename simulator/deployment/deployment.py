@@ -232,8 +232,8 @@ class Deployment:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The engine's kernels on the device."""
-        return self.engine.kernels_on(self.hardware)
+        """The engine's kernels on the device, for the model."""
+        return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model.id)
 
     @cached_property
     def overheads(self) -> Overheads:

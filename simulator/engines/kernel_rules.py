@@ -6,7 +6,7 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
-from simulator.engines.model_kernels import FusedNorms, RouterKernels
+from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
@@ -335,6 +335,7 @@ class KernelRules(Strict):
     norm_kernels: NormKernels | None = Field(
         None, description="kernels of norms that are not fused; none: they are, or it is not known"
     )
+    model_norms: ModelNorms | None = Field(None, description="kernels of norms in place of norm_kernels in some models")
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )

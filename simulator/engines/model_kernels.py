@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from simulator.engines.conditions import OnDevices
+from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 
@@ -37,6 +38,12 @@ class FusedNorms(OfModels):
         [False, True]
         """
         return layout.tp > 1 and layout.dp == 1 and self.holds_of(hardware, model)
+
+
+class ModelNorms(OfModels):
+    """Models whose norms are other kernels than those of most (`NormKernels`)."""
+
+    kernels: NormKernels
 
 
 class RouterKernels(OfModels):

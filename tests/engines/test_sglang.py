@@ -164,6 +164,20 @@ def test_norms_beside_those_of_any_layer_are_kernels_of_their_own(model: str, de
     assert norms_us(model, device) == kernels
 
 
+@pytest.mark.parametrize(
+    ("device", "engine", "kernels"),
+    [
+        ("h200-sxm", "sglang-0.5.10", 62 * (2 * 10 + 2 * 5)),
+        ("h200-sxm", "sglang-0.5.15", 62 * (2 + 2 * 5)),
+        ("mi300x", "sglang-0.5.15", 62 * (2 * 20 + 2 * 10)),
+        ("h200-sxm", "vllm", 0),
+    ],
+)
+def test_norms_of_gemma_3_run_in_pytorch(device: str, engine: str, kernels: int):
+    """Four of a layer and those of queries and keys; from 0.5.17 on the latter alone on CUDA."""
+    assert norms_us("gemma-3-27b", device, engine) == kernels
+
+
 def test_other_engines_fuse_norms_or_are_not_known_to_launch_them():
     assert norms_us("gemma-4-31b", "h200-sxm", "vllm") == 0
 
