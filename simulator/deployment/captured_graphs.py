@@ -148,13 +148,12 @@ class CapturedGraphs:
         R1 and Kimi K2 (read 2026-11-28).
         """
         model = self.model
-        kinds = {block.mixer.kind for block in model.blocks.values() if block.mixer}
         indexed = any(getattr(block.mixer, "indexer", None) for block in model.blocks.values())
         unseen = model.vision is None or any(
             fnmatchcase(model.id, each) for each in self._capture.graph_pieces_of_vision
         )
         trtllm = self.hardware.family == "blackwell" and model.latent is not None and model.vision is None
-        excepted = kinds & {"kimi_delta", "compressed"} or (trtllm and not indexed)
+        excepted = model.mixer_kinds & {"kimi_delta", "compressed"} or (trtllm and not indexed)
         return self.hardware.vendor == "NVIDIA" and self.layout.pp == 1 and unseen and not excepted
 
 

@@ -205,10 +205,8 @@ class Deployment:
     @property
     def async_scheduling(self) -> bool:
         """Whether a step is decided while the one before runs: not where some recurrent states are cached (SGLang)."""
-        mixers = {block.mixer.kind for block in self.model.blocks.values() if block.mixer}
-        return self.engine.async_scheduling and not (
-            self.engine.prefix_caching and mixers & {*self.engine.serial_states}
-        )
+        serial = self.engine.prefix_caching and self.model.mixer_kinds & {*self.engine.serial_states}
+        return self.engine.async_scheduling and not serial
 
     @cached_property
     def graphs(self) -> CapturedGraphs:
@@ -276,14 +274,12 @@ class Deployment:
 
     def step_model(self) -> StepModel:
         """Return the model of a step's seconds."""
-        offload, engine, kernels = self.settings.offload, self.engine, self.kernels
-        on_host = host_layers(self.model, offload)
-        waits = kernels.fitted.prompt_launch_s and not self.async_scheduling  # the device, for the sampler
-        slowness = host_slowness(self.hardware) if waits else 1.0
+        offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
+        on_host, waits = host_layers(self.model, offload), kernels.fitted.prompt_launch_s and not ahead  # for samplers
         found = StepModel(
             self._step_ops(),
             self.hardware,
-            self.overheads.of_rank(self.layout.dp, slowness, ahead=self.async_scheduling),
+            self.overheads.of_rank(self.layout.dp, host_slowness(self.hardware) if waits else 1.0, ahead=ahead),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,

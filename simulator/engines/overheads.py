@@ -73,7 +73,9 @@ class Overheads(Strict):
         are decided while others run, where the engine can do so (`serial_step_s`).
         """
         each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
-        step_s = (self.step_s + (0.0 if ahead else self.serial_step_s)) * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
+        step_s = (self.step_s + (0.0 if ahead else self.serial_step_s)) * host_slowness + (
+            self.ranks_s if ranks > 1 else 0.0
+        )
         return self.model_copy(update={"step_s": step_s, **each})
 
     def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, Floats]:
