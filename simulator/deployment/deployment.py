@@ -205,8 +205,7 @@ class Deployment:
     @property
     def async_scheduling(self) -> bool:
         """Whether a step is decided while the one before runs: not where some recurrent states are cached (SGLang)."""
-        serial = self.engine.prefix_caching and self.model.mixer_kinds & {*self.engine.serial_states}
-        return self.engine.async_scheduling and not serial
+        return self.engine.schedules_ahead(self.model.mixer_kinds)
 
     @cached_property
     def graphs(self) -> CapturedGraphs:
@@ -276,10 +275,11 @@ class Deployment:
         """Return the model of a step's seconds."""
         offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
         on_host, waits = host_layers(self.model, offload), kernels.fitted.prompt_launch_s and not ahead  # for samplers
+        slowness = host_slowness(self.hardware) if waits else 1.0
+        prepared = self.layout.pp if engine.stages_prepare else 1  # times, one after the other
         found = StepModel(
-            self._step_ops(),
-            self.hardware,
-            self.overheads.of_rank(self.layout.dp, host_slowness(self.hardware) if waits else 1.0, ahead=ahead),
+            *(self._step_ops(), self.hardware),
+            self.overheads.of_rank(self.layout.dp, prepared * slowness, ahead=ahead),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,

@@ -149,6 +149,11 @@ class Engine(Profile):
     kernels: tuple[Kernels, ...] = ()
     kernels_of: str = ""  # another engine whose kernels it runs
 
+    def schedules_ahead(self, mixers: set[str]) -> bool:
+        """Tell whether a step is decided while the one before runs, for a model with mixers of these kinds."""
+        serial = self.prefix_caching and not mixers.isdisjoint(self.serial_states)
+        return self.async_scheduling and not serial
+
     @property
     def is_reserved(self) -> bool:
         """Whether whole contexts are set aside, so that no batch waits for blocks."""

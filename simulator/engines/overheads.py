@@ -69,13 +69,12 @@ class Overheads(Strict):
     def of_rank(self, ranks: int, host_slowness: float = 1.0, *, ahead: bool = True) -> "Overheads":
         """Return the times of one rank of data-parallel attention, whose process has its own sequences alone.
 
-        `host_slowness`: how many times longer than on a current x86 server the host takes for a step. `ahead`: steps
-        are decided while others run, where the engine can do so (`serial_step_s`).
+        `host_slowness`: how many times longer than once on a current x86 server the host takes for a step. `ahead`:
+        steps are decided while others run, where the engine can do so (`serial_step_s`).
         """
         each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
-        step_s = (self.step_s + (0.0 if ahead else self.serial_step_s)) * host_slowness + (
-            self.ranks_s if ranks > 1 else 0.0
-        )
+        serial_s = 0.0 if ahead else self.serial_step_s
+        step_s = (self.step_s + serial_s) * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
         return self.model_copy(update={"step_s": step_s, **each})
 
     def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, Floats]:
