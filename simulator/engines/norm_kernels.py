@@ -22,3 +22,7 @@ class NormKernels(Strict):
         """Return the kernels that the norms of an op add."""
         kernels = {"outputs": self.outputs, "heads": self.heads, "values": self.values, "router": self.router}
         return op.norms * float(kernels[op.normed]) if op.normed else 0.0
+
+    def calls(self, op: Op) -> int:
+        """Return how many calls of the host launch the norms of an op."""
+        return min(op.norms, 1) if op.normed == "heads" and self.heads_by_one_call else op.norms
