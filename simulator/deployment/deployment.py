@@ -275,11 +275,10 @@ class Deployment:
         """Return the model of a step's seconds."""
         offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
         on_host, waits = host_layers(self.model, offload), kernels.fitted.prompt_launch_s and not ahead  # for samplers
-        slowness = host_slowness(self.hardware) if waits else 1.0
-        prepared = self.layout.pp if engine.stages_prepare else 1  # times, one after the other
+        slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)
         found = StepModel(
             *(self._step_ops(), self.hardware),
-            self.overheads.of_rank(self.layout.dp, prepared * slowness, ahead=ahead),
+            self.overheads.of_rank(self.layout.dp, slowness, ahead=ahead),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,
