@@ -1,6 +1,7 @@
 """Which steps CUDA graphs launch, and which the host launches kernel by kernel: whole graphs, and graphs in pieces."""
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from simulator.roofline.graphs import EVERY_STEP, Graphs
 
 QWEN_3 = "qwen3-"  # how the names of its mixtures of experts begin: Qwen3MoeForCausalLM
 PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch
+BREAKABLE_OF_LATENT = 8192  # and breakable ones (_handle_gpu_memory_settings of 0.5.10, memory_hook.py of 0.5.23)
 WIDE = 256  # tokens from which on captured sizes are 16 apart, not 8
 
 
@@ -47,8 +49,11 @@ class CapturedGraphs:
         """
         most, each = self._capture.graph_tokens, self._capture.graph_tokens_per_seq
         if self._capture.graph_pieces:
-            whole = 0 if self.model.latent is None else PIECES_OF_LATENT
-            return (most or whole or self.max_num_batched_tokens) if self._captures_pieces else 0
+            bound = BREAKABLE_OF_LATENT if self._capture.graph_breakable else PIECES_OF_LATENT
+            whole = (
+                self.max_num_batched_tokens if self.model.latent is None else min(bound, self.max_num_batched_tokens)
+            )
+            return (most or whole) if self._captures_pieces else 0
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
 
     @property
@@ -118,11 +123,13 @@ class CapturedGraphs:
     def _captures_pieces(self) -> bool:
         """Whether SGLang captures steps with prompts in pieces.
 
-        Not with drafts and adapters, on devices of others than NVIDIA, with stages, data-parallel attention, vision
-        encoders, sparse attention, gated DeltaNet, and where `has_trtllm_experts`: _handle_piecewise_cuda_graph and
-        _handle_moe_kernel_config of server_args.py, piecewise_cuda_graph_disabled_model_archs of model_config.py,
-        sglang 0.5.10.post1 (read 2026-11-27).
+        Breakable graphs: `_captures_breakable`. Others: not with drafts and adapters, on devices of others than
+        NVIDIA, with stages, data-parallel attention, vision encoders, sparse attention, gated DeltaNet, and where
+        `has_trtllm_experts`: _handle_piecewise_cuda_graph and _handle_moe_kernel_config of server_args.py,
+        piecewise_cuda_graph_disabled_model_archs of model_config.py, sglang 0.5.10.post1 (read 2026-11-27).
         """
+        if self._capture.graph_breakable:
+            return self._captures_breakable
         model, layout = self.model, self.layout
         mixers = [block.mixer for block in model.blocks.values() if block.mixer is not None]
         sparse = any(mixer.kind == "compressed" or getattr(mixer, "indexer", None) for mixer in mixers)
@@ -131,6 +138,23 @@ class CapturedGraphs:
         alone = not self.draft_tokens and not self.engine.adapters
         trtllm = has_trtllm_experts(model, self.hardware, layout)
         return plain and alone and self.hardware.vendor == "NVIDIA" and not trtllm
+
+    @property
+    def _captures_breakable(self) -> bool:
+        """Whether SGLang's breakable graphs launch steps with prompts, as cuda_graph_hook.py of 0.5.23 has them.
+
+        Not on devices of others than NVIDIA, with stages, vision encoders (but of some models), Kimi Delta Attention,
+        DeepSeek V4, and latent attention in TensorRT-LLM's kernel, which data-center Blackwell has for DeepSeek V3 and
+        R1 and Kimi K2 (read 2026-11-28).
+        """
+        model = self.model
+        indexed = any(getattr(block.mixer, "indexer", None) for block in model.blocks.values())
+        unseen = model.vision is None or any(
+            fnmatchcase(model.id, each) for each in self._capture.graph_pieces_of_vision
+        )
+        trtllm = self.hardware.family == "blackwell" and model.latent is not None and model.vision is None
+        excepted = model.mixer_kinds & {"kimi_delta", "compressed"} or (trtllm and not indexed)
+        return self.hardware.vendor == "NVIDIA" and self.layout.pp == 1 and unseen and not excepted
 
 
 def capture_sizes(most: int, each: int = 1) -> Ints:

@@ -10,6 +10,7 @@ from simulator.arrays import Floats
 from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import running_layout
+from simulator.deployment.model_ops import ops_of_model
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
@@ -21,7 +22,6 @@ from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
-from simulator.models.blocks import NORMS
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
@@ -202,6 +202,11 @@ class Deployment:
             default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
+    @property
+    def async_scheduling(self) -> bool:
+        """Whether a step is decided while the one before runs: not where some recurrent states are cached (SGLang)."""
+        return self.engine.schedules_ahead(self.model.mixer_kinds)
+
     @cached_property
     def graphs(self) -> CapturedGraphs:
         """The CUDA graphs that the engine captures for the model on the device."""
@@ -224,8 +229,8 @@ class Deployment:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The engine's kernels on the device."""
-        return self.engine.kernels_on(self.hardware)
+        """The engine's kernels on the device, for the model."""
+        return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model.id)
 
     @cached_property
     def overheads(self) -> Overheads:
@@ -268,15 +273,12 @@ class Deployment:
 
     def step_model(self) -> StepModel:
         """Return the model of a step's seconds."""
-        offload, engine, kernels = self.settings.offload, self.engine, self.kernels
-        on_host = host_layers(self.model, offload)
-        waits = kernels.fitted.prompt_launch_s and not engine.async_scheduling  # the device, for the sampler
-        prepared = self.layout.pp if engine.stages_prepare else 1  # times, one after the other
-        slowness = prepared * (host_slowness(self.hardware) if waits else 1.0)
+        offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
+        on_host, waits = host_layers(self.model, offload), kernels.fitted.prompt_launch_s and not ahead  # for samplers
+        slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)
         found = StepModel(
-            self._step_ops(),
-            self.hardware,
-            self.overheads.of_rank(self.layout.dp, slowness),
+            *(self._step_ops(), self.hardware),
+            self.overheads.of_rank(self.layout.dp, slowness, ahead=ahead),
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,
@@ -302,8 +304,7 @@ class Deployment:
         if not self.light:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
-            if self.kernels.rules.fuses_norms and self.layout.tp > 1:
-                ops = tuple(replace(op, launches=0) if op.name == NORMS else op for op in ops)
+            ops = ops_of_model(ops, self.kernels, self.hardware, self.model.id, self.layout)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

@@ -47,8 +47,9 @@ def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model:
 def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
-    Without a graph: for each kernel, each norm that is one, and each layer of experts. In pieces: for the kernels that
-    split the graph (Op.splits) and a graph of each layer and of what is behind the last, each taken to be a kernel's.
+    Without a graph: for each kernel, each norm that is one, each layer of experts, and what a mixer has for prompts
+    beside its ops (KernelRules.prompt_kernels). In pieces: for the kernels that split the graph (Op.splits) and a graph
+    of each layer and of what is behind the last, each taken to be a kernel's.
     """
     each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(hardware)
     if not each_s:
@@ -66,10 +67,12 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
 
     graphs_s = each_s * (layers + 1)
     norms_s = each_s * sum(kernels.norm_calls(op) * op.repeats for op in every)
+    mixers = (model.blocks[name].mixer for name in model.layer_names)
+    copies_s = each_s * sum(kernels.rules.prompt_kernels.get(mixer.kind, 0) for mixer in mixers if mixer)
 
     def launch(launched: Sequence[Op], prompts: int) -> HostLaunch:
         return HostLaunch(
-            least_s=seconds(launched, prompts) + norms_s + of_experts_s,
+            least_s=seconds(launched, prompts) + norms_s + of_experts_s + prompts * copies_s,
             pieces_s=seconds((op for op in launched if op.splits), prompts) + graphs_s,
             gaps_s=float(GAP_S) * layers,
         )

@@ -287,6 +287,14 @@ _VLLM: Mapping[str, Flag] = {
     "stream_interval": _valued("--stream-interval"),
     "long_prefill_tokens": _valued("--long-prefill-token-threshold"),
 }
+
+
+def _sglang_pieces(value: object, deployment: Deployment) -> Words | None:
+    """Return SGLang's flag of no graphs of prompts, which has another name from 0.5.15 on."""
+    kind = "prefill" if deployment.engine.graph_capture.graph_breakable else "piecewise"
+    return None if value else [f"--disable-{kind}-cuda-graph"]
+
+
 _SGLANG: Mapping[str, Flag] = {
     **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
     "cache_dtype": _said_of(SGLANG_CACHES),
@@ -295,7 +303,7 @@ _SGLANG: Mapping[str, Flag] = {
     "cpu_offload_gb": _whole("--cpu-offload-gb"),
     "async_scheduling": _switch("", "--disable-overlap-schedule"),
     "by_priority": _switch("--enable-priority-scheduling", ""),
-    "graph_pieces": _switch("", "--disable-piecewise-cuda-graph"),
+    "graph_pieces": _sglang_pieces,
     "prefix_caching": _switch("", "--disable-radix-cache"),
     "policy": lambda value, _: ["--enable-mixed-chunk"] if value == "continuous" else None,
     "block_size": _valued("--page-size"),

@@ -38,8 +38,8 @@ CONTAINERS = {  # by preset: only a version whose image its project names
     "vllm-0.14": Container("vllm/vllm-openai:v0.14.0", 2, 8000),
     "vllm-0.19": Container("vllm/vllm-openai:v0.19.0", 2, 8000),
     "vllm-0.33": Container("vllm/vllm-openai:v0.33.0", 2, 8000),
-    # The preset holds from 0.5.10 on. Of these versions SGLang's page names one tag, the last for CUDA 12
-    "sglang-0.5.10": Container("lmsysorg/sglang:v0.5.19-cu129", 3, 30000),
+    # The preset holds from 0.5.15 on. Of these versions SGLang's page names one tag, the last for CUDA 12
+    "sglang-0.5.15": Container("lmsysorg/sglang:v0.5.19-cu129", 3, 30000),
     "tensorrt-llm-1.0": Container("nvcr.io/nvidia/tensorrt-llm/release:1.0.0", 1, 8000),
     "tensorrt-llm-1.2": Container("nvcr.io/nvidia/tensorrt-llm/release:1.2.0", 1, 8000),
 }

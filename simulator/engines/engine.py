@@ -29,6 +29,7 @@ USUAL = "vllm"  # on devices of which no preset says that its own users run it
 NO_PRODUCT = "No engine of such devices is modelled; --engine static, a plain loop of no product, runs on any"
 Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
+RecurrentKind = Literal["gated_delta_net", "kimi_delta", "lightning", "short_convolution", "mamba", "mamba2"]
 TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens"]
 MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
 # Decode attention of the engine's choice on a device, in Triton, or in HIP (ROCM_ATTN) and AITER (ROCM_AITER_FA)
@@ -116,6 +117,7 @@ class Engine(Profile):
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     api_server_count: Annotated[int, Field(ge=1)] = 1  # processes that take requests in and stream tokens
     async_scheduling: bool = False
+    serial_states: tuple[RecurrentKind, ...] = ()  # mixers with whose states it is off where prefixes are cached
     chunked_prefill: bool = True
     ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens
     stages_prepare: bool = False  # each pipeline stage prepares a step once it has what the stage before it sends
@@ -146,6 +148,11 @@ class Engine(Profile):
     overheads: Overheads
     kernels: tuple[Kernels, ...] = ()
     kernels_of: str = ""  # another engine whose kernels it runs
+
+    def schedules_ahead(self, mixers: set[str]) -> bool:
+        """Tell whether a step is decided while the one before runs, for a model with mixers of these kinds."""
+        serial = self.prefix_caching and not mixers.isdisjoint(self.serial_states)
+        return self.async_scheduling and not serial
 
     @property
     def is_reserved(self) -> bool:

@@ -7,6 +7,7 @@ from pydantic import Field
 from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.heads_alone import clocks_per_s
+from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
@@ -319,11 +320,13 @@ class KernelRules(Strict):
         description="formats of experts whose inputs data-parallel ranks quantise before they send them; what comes"
         " back has 16 bits",
     )
-    fuses_norms: bool = Field(
-        False,
-        description="the all-reduce after attention and feed-forward adds the residual and norms, too: with tensor"
-        " parallelism a layer's norms are no kernels of their own",
+    prompt_kernels: dict[str, int] = Field(
+        {}, description="by kind of a layer's mixer: kernels that the host launches for prompts beside those of its ops"
     )
+    router_kernels: RouterKernels | None = Field(
+        None, description="models whose routers have no fused kernel to choose experts; none: all have, or not known"
+    )
+    fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent"], ...] = Field(
         (),
         description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"
@@ -333,6 +336,7 @@ class KernelRules(Strict):
     norm_kernels: NormKernels | None = Field(
         None, description="kernels of norms that are not fused; none: they are, or it is not known"
     )
+    model_norms: ModelNorms | None = Field(None, description="kernels of norms in place of norm_kernels in some models")
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )

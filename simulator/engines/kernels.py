@@ -84,6 +84,11 @@ class Kernels(OnDevices):
         dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
         return self.with_rules(**own, **dense)
 
+    def of_model(self, hardware: Hardware, model: str) -> "Kernels":
+        """Return the same kernels with the norms that a model has (KernelRules.model_norms)."""
+        own = self.rules.model_norms
+        return self.with_rules(norm_kernels=own.kernels) if own and own.holds_of(hardware, model) else self
+
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
         return self.with_rules(reduced_bits=QUICK_REDUCE_BITS)

@@ -35,6 +35,11 @@ class Overheads(Strict):
     """
 
     step_s: Seconds = Field(description="each step")
+    serial_step_s: Seconds = Field(
+        NO_TIME,
+        description="each step more without asynchronous scheduling, where `step_s` is of steps with it: the device"
+        " waits while tokens are read and the next step is decided",
+    )
     sequence_s: Seconds = Field(description="per sequence of a step that gets a token")
     request_s: Seconds = Field(
         description="per request, what no other time says: validation, and what its first step prepares; outside the"
@@ -61,13 +66,15 @@ class Overheads(Strict):
         NO_TIME, description="per other request that reaches the API server at the same time; outside the steps"
     )
 
-    def of_rank(self, ranks: int, host_slowness: float = 1.0) -> "Overheads":
+    def of_rank(self, ranks: int, host_slowness: float = 1.0, *, ahead: bool = True) -> "Overheads":
         """Return the times of one rank of data-parallel attention, whose process has its own sequences alone.
 
-        `host_slowness`: how many times longer than once on a current x86 server the host takes for a step.
+        `host_slowness`: how many times longer than once on a current x86 server the host takes for a step. `ahead`:
+        steps are decided while others run, where the engine can do so (`serial_step_s`).
         """
         each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
-        step_s = self.step_s * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
+        serial_s = 0.0 if ahead else self.serial_step_s
+        step_s = (self.step_s + serial_s) * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
         return self.model_copy(update={"step_s": step_s, **each})
 
     def request_parts(self, prompt_tokens: npt.ArrayLike) -> dict[str, Floats]:

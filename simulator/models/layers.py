@@ -34,6 +34,7 @@ from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttent
 from simulator.profile import Strict
 
 LAST_OF_EXPERTS = "experts down"  # the op of a layer of routed experts that stands for the layer
+BESIDE_EXPERTS = "experts' activation and sum"  # the op of elementwise kernels of a layer of routed experts
 EXPERT_LAUNCHES = 5  # choose experts, sort tokens, the first of two grouped GEMMs, activation, sum
 
 
@@ -303,7 +304,7 @@ class MixtureOfExperts(Strict):
 
         moved = Counts(tokens=per_token * ((inner + 1) * width + hidden) * layout.activation_bytes)
         shared = Counts(tokens=hidden / layout.dp)
-        between = Op("experts' activation and sum", "elementwise", activation_bytes=moved, experts=routed, launches=0)
+        between = Op(BESIDE_EXPERTS, "elementwise", activation_bytes=moved, experts=routed, launches=0)
         return (
             replace(gemm("experts up", hidden, inner * width, EXPERT_LAUNCHES), shared_inputs=shared),
             replace(between, normed="router", norms=1) if self.router_scale else between,

@@ -113,6 +113,11 @@ class Model(Profile):
         return [(self.blocks[name], times) for name, times in Counter(self.layer_names).items()]
 
     @property
+    def mixer_kinds(self) -> set[str]:
+        """Kinds of mixers that its layers have."""
+        return {block.mixer.kind for block in self.blocks.values() if block.mixer}
+
+    @property
     def window(self) -> int | None:
         """Sliding-window size in tokens of the layers that have one, None if no layer has."""
         windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}

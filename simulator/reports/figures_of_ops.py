@@ -169,7 +169,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
-        **{"experts_launch_s": not own, "asked_experts": True},
+        **{"experts_launch_s": not own, "asked_experts": True, "model_norms": True},
         **dict.fromkeys(("expert_tile", "expert_tiles", "expert_launches", "k_loop_s"), not grouped),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not any(map(kernels.reads_per_head, decoding))),

@@ -109,8 +109,10 @@ def _parts(deployment: Deployment) -> list[DeviceOps]:
 
 
 def _overheads(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
-    times = deployment.overheads
-    return (each for each in figures(times, "overheads") if each[1].source != NO_TIME.source)
+    """Return the figures of the host's times, that of steps without asynchronous scheduling where there are such."""
+    idle = "overheads.serial_step_s" if deployment.async_scheduling else ""
+    times = figures(deployment.overheads, "overheads")
+    return (each for each in times if each[1].source != NO_TIME.source and each[0] != idle)
 
 
 def _offloading(deployment: Deployment) -> Iterator[Provenance]:

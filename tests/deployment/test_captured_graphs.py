@@ -18,7 +18,9 @@ from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
 
 
-def asked(model: str, device: str = "h100-sxm", engine: str = "sglang", given: Settings = Settings(), **degrees: int):
+def asked(
+    model: str, device: str = "h100-sxm", engine: str = "sglang-0.5.10", given: Settings = Settings(), **degrees: int
+):
     layout = default_layout(load_model(model), **degrees)
     return deploy(model, device, engine, layout, given)
 
@@ -70,6 +72,27 @@ def test_graphs_in_pieces_are_an_option_of_the_engine():
 def test_what_sglang_does_not_capture_the_host_launches(without: Deployment):
     assert without.engine.graph_capture.graph_pieces
     assert without.graphs.tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "degrees", "captured"),
+    [
+        ("llama-3.1-8b", "rtx-5090", {}, 4096),
+        ("llama-3.1-8b", "h100-sxm", {"pp": 2}, 0),
+        ("llama-3.1-8b", "mi300x", {}, 0),
+        ("qwen3-30b-a3b", "b200", {}, 16_384),
+        ("qwen3.5-35b-a3b", "b200", {}, 16_384),
+        ("qwen2.5-vl-7b", "h100-sxm", {}, 0),
+        ("glm-4.7-flash", "h100-sxm", {}, 8192),
+        ("deepseek-v3", "b200", {"tp": 8}, 0),
+        ("deepseek-v3.2", "b200", {"tp": 8}, 8192),
+        ("kimi-k2.5", "b200", {"tp": 8}, 8192),
+        ("kimi-linear-48b-a3b", "h200-sxm", {}, 0),
+        ("deepseek-v4-flash", "b200", {"tp": 4}, 0),
+    ],
+)
+def test_breakable_graphs_launch_prompts_of_most_models_from_0_5_15_on(model, device, degrees, captured):
+    assert asked(model, device, "sglang-0.5.15", **degrees).graphs.tokens == captured
 
 
 NGRAM_3 = Speculation(NGRAM, 3, (0.5,))
@@ -154,7 +177,7 @@ def test_beyond_its_captured_graphs_vllm_launches_decodes_one_by_one():
         ("b200-sxm", {}, 512),
     ],
 )
-@pytest.mark.parametrize("engine", ["sglang", "sglang-0.5"])
+@pytest.mark.parametrize("engine", ["sglang-0.5.10", "sglang-0.5"])
 def test_sglang_captures_decodes_of_few_sequences_where_memory_is_small(engine, device, degrees, sequences):
     given = Settings(max_num_batched_tokens=4096)
     assert asked("llama-3.1-8b", device, engine, given, **degrees).graphs.decode_tokens == sequences

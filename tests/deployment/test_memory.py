@@ -311,15 +311,22 @@ def test_states_lie_in_blocks_of_the_cache(cache, tp, tokens):
 
 
 @pytest.mark.parametrize(
-    ("cached", "max_num_seqs", "each"),
-    [(True, None, 3), (True, 4096, 3), (True, 2, None), (False, None, 1), (False, 40, None)],
+    ("cached", "max_num_seqs", "each", "release"),
+    [
+        (True, None, 3, "0.5.10"),
+        (True, None, 5, "0.5.15"),
+        (True, 4096, 3, "0.5.10"),
+        (True, 2, None, "0.5.10"),
+        (False, None, 1, "0.5.10"),
+        (False, 40, None, "0.5.10"),
+    ],
 )
-def test_sglang_keeps_a_pool_of_states_of_which_a_sequence_takes_three_beside_its_prefix_cache(
-    cached, max_num_seqs, each
+def test_sglang_keeps_a_pool_of_states_of_which_a_sequence_takes_several_beside_its_prefix_cache(
+    cached, max_num_seqs, each, release
 ):
     """0.9 of 1.9 parts of the room, or a state for each of --max-running-requests with --disable-radix-cache."""
     chosen = Settings(max_num_seqs=max_num_seqs, changes=(f"disable_radix_cache={not cached}",))
-    found = plan("qwen3.5-27b", "h100-sxm", "sglang", chosen)
+    found = plan("qwen3.5-27b", "h100-sxm", f"sglang-{release}", chosen)
     pool = int(0.9 / 1.9 * (found.cache_bytes + found.state_slots * found.state_bytes) // found.state_bytes)
     assert 40 < pool < 1024
     assert found.state_slots == (pool if cached or max_num_seqs is None else max_num_seqs)

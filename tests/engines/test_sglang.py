@@ -7,11 +7,15 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
+from simulator.models.blocks import NORMS
+from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
+from simulator.simulation.scheduler_limits import limits
 
 RELEASES = "sglang-0.5", "sglang-0.5.10"
 
@@ -33,6 +37,11 @@ def test_chunks_of_prompts_grow_with_the_memory(engine: str, device: str, tokens
     hardware = load_hardware(device)
     assert load_engine(engine).default("max_num_batched_tokens", hardware) == tokens
     assert load_engine(engine).default("max_num_seqs", hardware) == 2048
+
+
+@pytest.mark.parametrize(("device", "tokens"), [("rtx-4080", 2048), ("rtx-5090", 4096), ("l40s", 4096)])
+def test_chunks_of_small_devices_are_longer_in_newer_releases(device: str, tokens: int):
+    assert load_engine("sglang-0.5.15").default("max_num_batched_tokens", load_hardware(device)) == tokens
 
 
 @pytest.mark.parametrize("engine", RELEASES)
@@ -155,6 +164,20 @@ def test_norms_beside_those_of_any_layer_are_kernels_of_their_own(model: str, de
     assert norms_us(model, device) == kernels
 
 
+@pytest.mark.parametrize(
+    ("device", "engine", "kernels"),
+    [
+        ("h200-sxm", "sglang-0.5.10", 62 * (2 * 10 + 2 * 5)),
+        ("h200-sxm", "sglang-0.5.15", 62 * (2 + 2 * 5)),
+        ("mi300x", "sglang-0.5.15", 62 * (2 * 20 + 2 * 10)),
+        ("h200-sxm", "vllm", 0),
+    ],
+)
+def test_norms_of_gemma_3_run_in_pytorch(device: str, engine: str, kernels: int):
+    """Four of a layer and those of queries and keys; from 0.5.17 on the latter alone on CUDA."""
+    assert norms_us("gemma-3-27b", device, engine) == kernels
+
+
 def test_other_engines_fuse_norms_or_are_not_known_to_launch_them():
     assert norms_us("gemma-4-31b", "h200-sxm", "vllm") == 0
 
@@ -205,3 +228,72 @@ def test_the_host_launches_shared_experts_but_one_gemm_of_latents():
     found = deploy("deepseek-v3", "h200-sxm", "sglang-0.5", layout)
     launched = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops}
     assert (launched["kv down"], launched["query down"], launched["down projection"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "given", "ahead"),
+    [
+        ("qwen3.5-9b", "sglang-0.5.10", (), False),
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5", (), False),
+        ("qwen3.5-9b", "sglang-0.5.15", (), True),
+        ("lfm2-8b-a1b", "sglang-0.5.15", (), False),
+        ("qwen3.5-9b", "sglang-0.5.10", ("disable_radix_cache=true",), True),
+        ("kimi-linear-48b-a3b", "sglang-0.5.10", (), True),  # has no radix cache there
+        ("qwen3-32b", "sglang-0.5.10", (), True),
+        ("qwen3.5-9b", "vllm-0.33", (), True),
+    ],
+)
+def test_states_in_a_radix_cache_switch_the_overlap_schedule_off(model, engine, given, ahead):
+    found = deploy(model, "h200-sxm", engine, settings=Settings(changes=given))
+    forced = deploy(model, "h200-sxm", engine, settings=Settings(changes=(*given, "async_scheduling=false")))
+    steps_s = [float(each.step_model().overheads.step_s) for each in (found, forced)]
+    assert found.async_scheduling is ahead
+    assert limits(found).async_scheduling == ahead
+    later_s = float(load_engine(engine).overheads.serial_step_s)
+    assert steps_s[1] - steps_s[0] == pytest.approx(later_s if ahead else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "engine", "tp", "fused"),
+    [
+        ("gpt-oss-120b", "h100-sxm", "sglang-0.5.10", 4, True),
+        ("gpt-oss-120b", "h100-sxm", "sglang-0.5.10", 1, False),
+        ("qwen3-235b-a22b", "b200-sxm", "sglang-0.5.10", 8, True),
+        ("qwen3-235b-a22b", "b200-sxm", "sglang-0.5", 8, False),
+        ("qwen3-235b-a22b", "h20-141", "sglang-0.5.10", 8, False),
+        ("qwen3-235b-a22b", "mi300x", "sglang-0.5.10", 8, False),
+        ("llama-3.1-70b", "h100-sxm", "sglang-0.5.10", 4, False),
+        ("qwen3-235b-a22b", "h20-141", "sglang-0.5.15", 8, True),
+        ("nemotron-3-super-120b-a12b", "h200-sxm", "sglang-0.5.10", 4, False),
+        ("nemotron-3-super-120b-a12b", "h200-sxm", "sglang-0.5.15", 4, True),
+        ("llama-3.1-70b", "h100-sxm", "tensorrt-llm-1.2", 4, True),
+    ],
+)
+def test_norms_of_some_models_are_part_of_their_all_reduces(model, device, engine, tp, fused):
+    found = deploy(model, device, engine, default_layout(load_model(model), tp=tp))
+    norms = [op.launches for op in found.step_model().ops if op.name == NORMS]
+    assert any(norms) != fused
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "kernels"),
+    [
+        ("glm-4.7-flash", "sglang-0.5", 4),
+        ("glm-4.7-flash", "sglang-0.5.15", 0),
+        ("qwen3-30b-a3b", "sglang-0.5", 0),
+    ],
+)
+def test_routers_of_glm_choose_in_several_kernels(model: str, engine: str, kernels: int):
+    found = deploy(model, "b200", engine)
+    assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
+
+
+@pytest.mark.parametrize(
+    ("model", "kernels"), [("glm-4.7-flash", 47 * 3), ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8), ("qwen3-32b", 0)]
+)
+def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: str, kernels: int):
+    found = deploy(model, "b200", "sglang-0.5")
+    without = found.kernels.with_rules(prompt_kernels={})
+    more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+    assert more.prompts.least_s - less.prompts.least_s == pytest.approx(kernels * 60e-6)
+    assert (more.decodes, more.prompts.pieces_s) == (less.decodes, less.prompts.pieces_s)

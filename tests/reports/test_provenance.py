@@ -102,7 +102,13 @@ IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, o
         asked("llama-3.1-8b", "a100-sxm-80", "transformers"),
     ),
     (pipeline_overlap, "FUSED_KERNELS", "kernels per layer", SPLIT, LLAMA),
-    (memory, "STATE_SHARE", "share of the memory for states", asked("nemotron-h-8b", "rtx-4090", "sglang"), LLAMA),
+    (
+        memory,
+        "STATE_SHARE",
+        "share of the memory for states",
+        asked("nemotron-h-8b", "rtx-4090", "sglang-0.5.10"),
+        LLAMA,
+    ),
 ]
 
 
@@ -141,7 +147,7 @@ def test_a_model_whose_shape_is_recalled_is_a_guess():
 
 
 def test_the_share_of_states_is_part_of_the_memory_plan_unless_sequences_are_set():
-    states = asked("nemotron-h-8b", "rtx-4090", "sglang")
+    states = asked("nemotron-h-8b", "rtx-4090", "sglang-0.5.10")
     called = "share of the memory for states"
     given = replace(states, settings=Settings(max_num_seqs=8))
     assert [called in rests_on(memory_basis(each), "guess") for each in (states, given, LLAMA)] == [True, False, False]

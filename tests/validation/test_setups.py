@@ -464,6 +464,18 @@ def test_inferencemax_lets_vllm_run_what_is_in_flight_and_no_more():
     assert place(setup(concurrency=4)).deployment.max_num_seqs == 1024
 
 
+@pytest.mark.parametrize(
+    ("hardware", "dtype", "tokens", "polls"),
+    [("B300 SXM", "bf16", 32_768, 30), ("B300 SXM", "fp8", 16_384, 10), ("H200 SXM", "fp8", 16_384, 1)],
+)
+def test_inferencemax_runs_qwen_in_sglang_without_a_radix_cache(hardware, dtype, tokens, polls):
+    stated = {"model": "Qwen3.5-397B-A17B", "engine": "SGLang", "engine_version": "0.5.9", "devices": 8, "tp": 8}
+    given = setup(client="inferencemax", hardware=hardware, weight_dtype=dtype, concurrency=32, **stated)
+    found = place(given).deployment
+    assert (found.async_scheduling, found.max_num_batched_tokens) == (True, tokens)
+    assert found.engine.scheduler_recv_interval == polls
+
+
 def test_adapters_pass_what_a_product_takes_and_gives_twice_through_memory():
     plain, adapted = (place(setup(**each)).deployment for each in (RENTED, ADAPTED))
     prompt = Counts(steps=1.0, tokens=2048.0, prefill_tokens=2048.0, prefill_pairs=2048 * 1024.0, logits=1.0)

@@ -9,7 +9,13 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.validation.measurements import Setup
 from simulator.validation.sources.aiconfigurator import Aiconfigurator
-from simulator.validation.sources.inferencemax import DenseScripts, GptOssScripts, InferenceMax, MiniMaxScripts
+from simulator.validation.sources.inferencemax import (
+    DenseScripts,
+    GptOssScripts,
+    InferenceMax,
+    MiniMaxScripts,
+    QwenScripts,
+)
 from simulator.validation.sources.mlperf import Mlperf
 from simulator.validation.sources.mlperf_xeon import MlperfOnXeons
 from simulator.validation.sources.optimum_habana import OptimumHabana
@@ -52,6 +58,7 @@ RECIPES: tuple[tuple[type[Recipe], Callable[[Setup], bool]], ...] = (  # which s
     (MiniMaxScripts, lambda setup: setup.client == "inferencemax" and "minimax" in setup.model.lower()),
     (DenseScripts, lambda setup: setup.client == "inferencemax" and "70b" in setup.model.lower()),
     (GptOssScripts, lambda setup: setup.client == "inferencemax" and "gpt-oss" in setup.model.lower()),
+    (QwenScripts, lambda setup: setup.client == "inferencemax" and setup.model.startswith("Qwen3.5")),
     (InferenceMax, lambda setup: setup.client == "inferencemax"),
     (Aiconfigurator, lambda setup: setup.client == "aiconfigurator"),
     (MlperfOnXeons, lambda setup: setup.client == "mlperf" and "xeon" in setup.hardware.lower()),

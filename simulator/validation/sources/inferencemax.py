@@ -188,3 +188,33 @@ class MiniMaxScripts(InferenceMax):
         if self.hardware.id.startswith("h100"):
             return Limits(256, None, 0.90)
         return Limits(None, None, 0.95)
+
+
+class QwenScripts(InferenceMax):
+    """A run of qwen3.5_{bf16,fp8}_{b200,b300,h200}.sh in SGLang (read 2026-11-28).
+
+    That fp4 has the options of fp8, and B300 those of B200 in 16 bits, is a guess.
+    """
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether it is the script for 16 bits."""
+        return self.setup.weight_dtype == "bf16"
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """--disable-radix-cache and --stream-interval; on Blackwell --scheduler-recv-interval."""
+        interval = 30 if self._is_wide and self.setup.concurrency >= 16 else 10
+        polls = {"scheduler_recv_interval": interval} if self.is_blackwell else {}
+        return {"prefix_caching": False, "stream_interval": 30 if self._is_wide else 50, **polls}
+
+    @property
+    def carries_fp8_cache(self) -> bool | None:
+        """--kv-cache-dtype fp8_e4m3, but in 16 bits."""
+        return not self._is_wide
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return --max-running-requests, --chunked-prefill-size and --mem-fraction-static."""
+        if self._is_wide:
+            return Limits(128, 32_768, 0.82)
+        return Limits(self.setup.concurrency if self.is_blackwell else 128, 16_384, 0.8)
