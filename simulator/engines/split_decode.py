@@ -59,9 +59,10 @@ class SplitDecode(Strict):
 
         >>> from simulator.hardware.hardware import load_hardware
         >>> from simulator.engines.engine import load_engine
-        >>> triton = load_engine("sglang").kernels[0].rules.split_decode
+        >>> h100 = load_hardware("h100-sxm")
+        >>> triton = load_engine("sglang").kernels_on(h100).rules.split_decode
         >>> read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0), heads=32, shared_by=4)
-        >>> f"{triton.seconds(load_hardware('h100-sxm'), read, Counts(1.0, 1.0, decode_reads=1.0)) * 1e9:.1f} ns"
+        >>> f"{triton.seconds(h100, read, Counts(1.0, 1.0, decode_reads=1.0)) * 1e9:.1f} ns"
         '12.3 ns'
         """
         groups = math.ceil(op.shared_by / self.heads)
