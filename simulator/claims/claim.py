@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.errors import InfercastError, ProfileError
 from simulator.profile import Profile, Strict
 from simulator.units import DAY_S, GB, KB
 
@@ -108,6 +108,6 @@ def chosen(numbers: tuple[int, ...]) -> tuple[Claim, ...]:
     known = {each.number: each for each in load_claims()}
     for number in numbers:
         if number not in known:
-            because = f"they are numbered 1 to {max(known)}"
-            raise InfercastError(f"claim {number}", because, nearest(str(number), map(str, known)))
+            because = f"they are numbered {min(known)} to {max(known)}"
+            raise InfercastError(f"claim {number}", because, "`infercast claims` lists them")
     return tuple(known[number] for number in numbers) if numbers else tuple(known.values())

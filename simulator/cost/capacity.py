@@ -180,7 +180,7 @@ def _saturated_rate(scenario: Scenario) -> tuple[float, int]:
     if not middle_s:
         remedy = "Give more requests, or a trace whose times differ"
         raise WorkloadError(f"a workload of {count:,} requests", "half of them finish at the same moment", remedy)
-    return count / 2 / float(middle_s), report.run.at_once(report.run.steps.running)[1]
+    return taken / 2 / float(middle_s), report.run.at_once(report.run.steps.running)[1]
 
 
 def _most_requests(workload: Workload) -> int:

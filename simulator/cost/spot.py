@@ -42,10 +42,10 @@ class Interruptions:
     availability: float = 0.999
 
     def __post_init__(self) -> None:
-        for name in ("interrupted_per_month", "availability"):
+        for name, usual in (("interrupted_per_month", 0.15), ("availability", 0.999)):
             if not 0 <= (value := getattr(self, name)) < 1:
                 given = f"--{name.replace('_', '-')} {value:g}"
-                raise InfercastError(given, "it is a share below 1", "Give, say, 0.15")
+                raise InfercastError(given, "it is a share below 1", f"Give, say, {usual:g}")
 
     @property
     def per_hour(self) -> float:

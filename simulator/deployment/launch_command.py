@@ -22,7 +22,7 @@ LOOKED_UP = 4  # tokens of the n-grams that are looked up, as in vLLM's document
 ONLINE = {"fp8": "fp8"}  # formats to which vLLM and SGLang quantise a checkpoint as they load it (--quantization)
 CAST = {"bf16", "fp16"}  # formats of which engines load either from a checkpoint of the other
 VLLM_CACHES = {"fp8": "fp8", "bf16": "bfloat16", "nvfp4": "nvfp4"}
-SGLANG_CACHES = {"fp8": "fp8_e4m3", "bf16": "bf16"}
+SGLANG_CACHES = {"fp8": "fp8_e4m3", "bf16": "bf16", "nvfp4": "fp4_e2m1"}
 GGUF_CACHES = {"bf16": "bf16", "fp16": "f16", "q8_0": "q8_0", "q5_0": "q5_0", "q5_1": "q5_1", "q4_0": "q4_0"}
 
 

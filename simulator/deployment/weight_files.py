@@ -21,9 +21,10 @@ CACHES: dict[Files, tuple[str, ...]] = {
     "gguf": ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_NL", "bf16", "fp16", "fp32"),
     "mlx": ("mlx-q8", "mlx-q4", "mlx-q6", "mlx-q3", "mlx-q2", "bf16", "fp16", "fp32"),
 }
-# Engines without a cache in 4-bit integers: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
-# --kv_cache_dtype auto, fp8 and nvfp4 (read 2026-11-24). vLLM has int4_per_token_head.
-WITHOUT_INT4_CACHE = ("sglang", "tensorrt-llm")
+# Integers that engines keep no cache in: SGLang's page "Quantized KV cache" has fp8 and fp4, trtllm-serve's
+# --kv_cache_dtype auto, fp8 and nvfp4, and TensorRT-LLM's builds of before int8 (read 2026-11-24). vLLM has
+# int4_per_token_head.
+LACKING_CACHES = {"sglang": ("int8", "int4"), "tensorrt-llm": ("int4",)}
 
 
 def cache_formats(engine: Engine) -> tuple[str, ...]:
@@ -31,10 +32,10 @@ def cache_formats(engine: Engine) -> tuple[str, ...]:
 
     >>> from simulator.engines.engine import load_engine
     >>> cache_formats(load_engine("llama.cpp"))[0], cache_formats(load_engine("sglang"))[:3]
-    ('q8_0', ('fp8', 'nvfp4', 'int8'))
+    ('q8_0', ('fp8', 'nvfp4', 'bf16'))
     """
     known = CACHES.get(engine.reads[0], ()) if engine.reads else ()
-    return tuple(each for each in known if each != "int4" or engine.engine not in WITHOUT_INT4_CACHE)
+    return tuple(each for each in known if each not in LACKING_CACHES.get(engine.engine, ()))
 
 
 def refuse_cache(stored: str, engine: Engine) -> None:

@@ -79,10 +79,13 @@ class Model(Profile):
         ('int4-experts', 'int4')
         >>> load_model("gpt-oss-20b").checkpoint_format("mxfp4"), load_model("llama-3.1-8b").checkpoint_format("mxfp4")
         ('mxfp4', 'mxfp4-w4a4')
+        >>> load_model("deepseek-v3").checkpoint_format("fp8")
+        'fp8-block'
         """
         routed = any(isinstance(block.ffn, MixtureOfExperts) for block in self.blocks.values())
         linear = {} if routed else {"mxfp4": "mxfp4-w4a4"}
-        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype, **linear}.get(stated, stated)
+        blocks = {"fp8": "fp8-block"} if self.weight_dtype == "fp8-block" else {}
+        return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype, **blocks, **linear}.get(stated, stated)
 
     @property
     def published_fp8(self) -> str:

@@ -197,7 +197,9 @@ def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
             found["not_modelled"] = found["not_modelled"] or "one process over several sockets"
     elif stated:
         found["hardware"] = device_of(found["hardware"])
-    found["devices"] = found["devices"] or math.prod(max(1, found[each]) for each in ("tp", "pp", "replicas"))
+    alike = ("enable_attention_dp", "true") in found["engine_settings"]  # dp names the devices of tp again
+    degrees = ("tp", "pp", "replicas") if alike else ("tp", "pp", "dp", "replicas")
+    found["devices"] = found["devices"] or math.prod(max(1, found[each]) for each in degrees)
     found["regime"] = found["regime"] or _usual_regime(found)
     starts_empty = bool(cell["input_len"]) and not found["input_tokens"]
     return Setup(**found, starts_empty=starts_empty, flaw=flaw)

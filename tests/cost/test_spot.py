@@ -71,9 +71,11 @@ def test_without_interruptions_none_is_spare():
     assert spot_packed(ReplicaSize(1), 3, [ONE], Interruptions(0.0), 60.0) == packed(ReplicaSize(1), 3, [ONE])
 
 
-@pytest.mark.parametrize("shares", [(1.0, 60.0), (-0.1, 60.0), (0.1, 60.0, 1.0)])
-def test_a_share_is_below_one(shares):
-    with pytest.raises(InfercastError, match="it is a share below 1"):
+@pytest.mark.parametrize(
+    ("shares", "usual"), [((1.0, 60.0), "0.15"), ((-0.1, 60.0), "0.15"), ((0.1, 60.0, 1.0), "0.999")]
+)
+def test_a_share_is_below_one(shares, usual):
+    with pytest.raises(InfercastError, match=f"it is a share below 1. Give, say, {usual}"):
         Interruptions(*shares)
 
 

@@ -26,3 +26,11 @@ def test_one_process_over_sockets_is_named_and_not_predicted():
     row = {"hardware": "EPYC 9755 2S", "model": "llama-3.1-8b", "metric": "tg_tok_s", "value": "9"}
     setup = measurement_of(row, "line 2").setup
     assert (setup.hardware, setup.not_modelled) == ("EPYC 9755", "one process over several sockets")
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices"), [("", 16), ("enable_attention_dp=true", 8)], ids=["ranks of their own", "the ranks of tp"]
+)
+def test_ranks_of_data_parallel_attention_are_devices_where_no_column_counts_them(settings, devices):
+    row = {"hardware": "H200", "model": "deepseek-v3", "metric": "tpot_ms", "value": "9", "tp": "8", "dp": "2"}
+    assert measurement_of({**row, "engine_settings": settings}, "line 2").setup.devices == devices

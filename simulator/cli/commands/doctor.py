@@ -50,7 +50,7 @@ COLUMNS = (Column("what", "", left=True), Column("state", "", left=True), Column
 
 
 def _machine() -> Iterator[Diagnosis]:
-    yield Diagnosis("infercast", OK, f"{version('infercast')}, in {Path(__file__).parents[1]}")
+    yield Diagnosis("infercast", OK, f"{version('infercast')}, in {Path(__file__).parents[2]}")
     yield Diagnosis("python", OK, f"{platform.python_version()} ({sys.executable})")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Diagnosis("processor", OK, f"{_processor()}, {usable} of {os.cpu_count()} cores usable")

@@ -26,7 +26,10 @@ def command(
     accepted: SloOptions,
     interval_options: IntervalOptions,
     devices: Annotated[
-        int, typer.Option("--devices", min=0, help="Devices to share out: tp against replicas.", show_default="tp x pp")
+        int,
+        typer.Option(
+            "--devices", min=0, help="Devices to share out: tp against replicas.", show_default="tp x pp x dp"
+        ),
     ] = 0,
     draft: Annotated[
         list[str] | None,
