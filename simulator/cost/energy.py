@@ -1,6 +1,5 @@
 """Energy and CO2 of a deployment under a load: an estimate of the power from what binds each part of the time."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from simulator.cost.mean_steps import decode_step, prompt_step
@@ -9,7 +8,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.sites import Site
 from simulator.profile import Figure, Source
 from simulator.reports.report import Report
-from simulator.roofline.cost import Cost
+from simulator.roofline.cost import RESOURCES, seconds_by_resource
 
 
 def _figure(value: float, text: str, evidence: str = "measured") -> Figure:
@@ -83,7 +82,8 @@ def power_w(deployment: Deployment, report: Report) -> float | None:
         (decode_step(deployment, report), 1 - report.prompt_share),
         (prompt_step(deployment, report), report.prompt_share),
     ):
-        bound = _bound(steps.explain(counts))
+        seconds = seconds_by_resource(steps.explain(counts))
+        bound = dict(zip(RESOURCES, seconds / seconds.sum(), strict=True))
         compute += report.utilisation * share * bound["compute"]
         memory += report.utilisation * share * (bound["memory"] + bound["link"])
     share = IDLE_SHARE * (1 - compute - memory) + MEMORY_SHARE * memory + COMPUTE_SHARE * compute
@@ -107,15 +107,6 @@ def instance_watts(deployment: Deployment, report: Report, replicas: int, device
         return None
     waiting = devices - replicas * deployment.devices if devices else 0
     return one_w * replicas + idle_w * waiting
-
-
-def _bound(costs: Iterable[Cost]) -> dict[str, float]:
-    """Return the share of the time, 0 to 1, in which each resource binds the ops."""
-    seconds = dict.fromkeys(("compute", "memory", "link", "overhead"), 0.0)
-    for cost in costs:
-        seconds[cost.bound] += float(cost.seconds)
-    total = sum(seconds.values())
-    return {name: each / total for name, each in seconds.items()}
 
 
 def energy(watts: float, output_tokens_per_s: float, site: Site) -> Energy:

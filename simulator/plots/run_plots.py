@@ -24,7 +24,8 @@ from simulator.plots.palette import (
 from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
-from simulator.reports.timeline import RESOURCES, Timeline
+from simulator.reports.timeline import Timeline
+from simulator.roofline.cost import RESOURCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

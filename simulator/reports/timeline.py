@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.models.operations import Counts
 from simulator.reports.latency_breakdown import by_engine
-from simulator.roofline.cost import Cost
+from simulator.roofline.cost import RESOURCES, seconds_by_resource
 from simulator.roofline.step_model import StepModel
 from simulator.simulation.engine_loop import Run
 
@@ -23,7 +23,6 @@ COUNTERS = (
     "vllm:prefix_cache_hits",
     "vllm:request_success",
 )
-RESOURCES = ("compute", "memory", "link", "overhead")
 
 
 @dataclass(frozen=True)
@@ -155,14 +154,7 @@ def _bound_s(run: Run, steps: npt.NDArray[np.void], model: StepModel) -> Floats:
         prefill_pairs=pairs,
         prefill_pairs_windowed=np.minimum(pairs, new * run.limits.window) if run.limits.window else pairs * 0,
     )
-    bound = np.sum([_by_resource(cost, len(sample)) for cost in model.explain(counts)], axis=0)
+    bound = seconds_by_resource(model.explain(counts))
     shares = bound / np.maximum(bound.sum(axis=0), 1e-300)
     seconds: Floats = np.repeat(shares, every, axis=1)[:, : len(steps)] * steps["seconds"]
     return seconds
-
-
-def _by_resource(cost: Cost, steps: int) -> Floats:
-    """Return an op's seconds by resource and step: all under the resource that would alone take longest."""
-    alone = np.stack([np.broadcast_to(getattr(cost, f"{name}_s"), steps) for name in RESOURCES])
-    longest = alone.argmax(axis=0)
-    return np.where(np.arange(len(RESOURCES))[:, None] == longest, np.broadcast_to(cost.seconds, steps), 0.0)

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.arrays import Bools
+from simulator.arrays import Bools, Floats
 from simulator.models.operations import Array
+
+RESOURCES = ("compute", "memory", "link", "overhead")
 
 
 class Cost(NamedTuple):
@@ -45,17 +47,27 @@ class Cost(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """The resource that takes longest: compute, memory, link or overhead."""
-        return max(("compute", "memory", "link", "overhead"), key=lambda name: float(getattr(self, f"{name}_s")))
+        """The resource that takes longest: one of `RESOURCES`."""
+        return max(RESOURCES, key=lambda name: float(getattr(self, f"{name}_s")))
+
+
+def seconds_by_resource(costs: Iterable[Cost]) -> Floats:
+    """Return the seconds of some costs by the resource that binds each, shape (4,) as `RESOURCES`, or (4, steps).
+
+    >>> gemm = Cost("gemm", compute_s=2.0, memory_s=1.0, seconds=2.5)
+    >>> seconds_by_resource([gemm, Cost("norm", memory_s=1.0, seconds=1.0)])
+    array([2.5, 1. , 0. , 0. ])
+    """
+    found = np.zeros(len(RESOURCES))
+    for cost in costs:
+        alone = np.stack(np.broadcast_arrays(*(getattr(cost, f"{name}_s") for name in RESOURCES), cost.seconds)[:-1])
+        binds = np.indices(alone.shape)[0] == alone.argmax(axis=0)
+        found = found.reshape(found.shape + (1,) * (alone.ndim - found.ndim)) + np.where(binds, cost.seconds, 0.0)
+    return found
 
 
 def mostly_bound(costs: Iterable[Cost]) -> tuple[str, float]:
-    """Return the resource that binds the ops that take most of the time, and the share of the time that they take.
-
-    The resource is compute, memory, link or overhead; the share is of the sum of all costs, 0 to 1.
-    """
-    seconds: dict[str, float] = {}
-    for cost in costs:
-        seconds[cost.bound] = seconds.get(cost.bound, 0.0) + float(cost.seconds)
-    resource = max(seconds, key=lambda name: seconds[name])
-    return resource, seconds[resource] / sum(seconds.values())
+    """Return the resource that binds the ops that take most of the time, and the share of the time, 0 to 1."""
+    seconds = seconds_by_resource(costs)
+    most = int(seconds.argmax())
+    return RESOURCES[most], float(seconds[most] / seconds.sum())
