@@ -245,7 +245,7 @@ class Kernels(OnDevices):
         counted = own.launches if own else self.rules.expert_launches
         return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
 
-    def is_beside(self, op: Op) -> bool:
+    def overlaps_routed_experts(self, op: Op) -> bool:
         """Tell whether kernels of shared experts start while those of routed ones run (KernelRules.at_once)."""
         return op.at_once == "shared" and "shared" in self.rules.at_once
 
@@ -266,7 +266,7 @@ class Kernels(OnDevices):
         (ExpertKernels.launches), it alone has a kernel that does so before it. Shared experts have none of their own
         where they run beside others (`at_once`).
         """
-        if self.is_beside(op):
+        if self.overlaps_routed_experts(op):
             return 0.0
         rates, launches = hardware.achievable, self.launches(op, hardware)
         late = number_format(op.format).scaled_late

@@ -170,7 +170,8 @@ class Rates:
 
     def _elementwise(self, op: Op, counts: Counts) -> Cost:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
-        own_s = 0.0 if self.kernels.is_beside(op) else float(self.hardware.achievable.elementwise_launch_s or 0.0)
+        own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0)
+        own_s *= not self.kernels.overlaps_routed_experts(op)
         launch_s = own_s * self.kernels.fitted.launch * (op.launches + self.kernels.norm_launches(op))
         memory_s = op.bytes_read(counts) / elementwise_bytes_per_s(self.hardware)
         if op.experts is not None and op.experts.ranks > 1:

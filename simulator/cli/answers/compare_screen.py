@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.cli.answers.interval_columns import BASES
-from simulator.cli.answers.routed import routed
+from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.layout import Command
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Result, Row, View
@@ -302,7 +302,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     slo = best.load.slo
     kept = f"with {slo.bounds} for {slo.asked} of requests" if slo.bounds_s else "without a queue that grows"
     most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most {kept}"
-    why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
+    why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *router_savings(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *guessed(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
     launch = launch_notes(best.found.scenario.deployment, each)

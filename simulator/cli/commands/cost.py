@@ -16,7 +16,7 @@ from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.offer_columns import energy_guesses, price_notes, spot_notes
-from simulator.cli.answers.routed import routed
+from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
@@ -106,7 +106,7 @@ def _result(
     notes = [
         *api.notes,
         *(f"{deployment}: {said}." for deployment, said in why.items()),
-        *chain.from_iterable(routed(questions[place].answered()) for place in several),
+        *chain.from_iterable(router_savings(questions[place].answered()) for place in several),
         *of_best,
         *spot_notes(rows),
         *technique_notes(deployments),

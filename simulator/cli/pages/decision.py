@@ -10,7 +10,7 @@ from simulator.cli.answers.compare_screen import QUALITY, Compared, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
 from simulator.cli.answers.load_curve import load_curve
 from simulator.cli.answers.offer_columns import energy_guesses
-from simulator.cli.answers.routed import routed
+from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
@@ -120,7 +120,7 @@ class Decision:
     def _answer(self) -> PageSection:
         """Return the key figures of the cheapest answer, what limits it, and how to start it."""
         best, figures = self.best, KeyFigures(self._key_figures())
-        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *routed(best.answer)]
+        why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *router_savings(best.answer)]
         return PageSection("summary", "In figures", [figures, *listed(*why), self._launch()])
 
     def _launch(self) -> Block:

@@ -9,7 +9,7 @@ from simulator.workloads.arrivals import OpenLoop
 MOST_SIMULATED = 32  # replicas of a fleet that is simulated for a sentence: larger ones of long outputs take a minute
 
 
-def routed(found: Answer) -> Iterator[str]:
+def router_savings(found: Answer) -> Iterator[str]:
     """Yield how many replicas are enough behind a router, where the answer has several and fewer of them are.
 
     Without a number for more than MOST_SIMULATED. Nothing of a trace, which `plan` does not take.

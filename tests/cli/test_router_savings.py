@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from simulator.cli.answers import routed as answers
+from simulator.cli.answers import router_savings as answers
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
 
 ENOUGH = 5
@@ -31,7 +31,7 @@ def said(replicas: int, arrivals: object = None) -> list[str]:
     workload = SimpleNamespace(arrivals=arrivals or OpenLoop(8.0))
     scenario = SimpleNamespace(workload=workload)
     found = SimpleNamespace(scenario=scenario, replicas=replicas, capacity="its capacity", rate_per_s=8.0)
-    return list(answers.routed(found))
+    return list(answers.router_savings(found))
 
 
 def test_fewer_behind_a_router_are_told():
