@@ -79,6 +79,7 @@ def model_from_config(config: Mapping[str, Any], name: str, where: str) -> dict[
     return _given(
         schema_version=VERSIONS[Model.__name__],
         name=name,
+        architecture=next(iter(Fields(config, where).each("architectures") or ()), None),
         notes=" ".join([*notes, *quantization_notes(quant), *_left_out(fields, vision, whole)]),
         sources={"config": {"text": where, "date": made, "evidence": "datasheet"}},
         hidden=fields.count(*HIDDEN),

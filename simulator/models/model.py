@@ -11,6 +11,7 @@ from typing import Annotated, get_args
 from pydantic import Field, model_validator
 
 from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.models.architecture import Architecture
 from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
 from simulator.models.format_names import ending
 from simulator.models.latent import LatentAttention
@@ -34,6 +35,7 @@ class Model(Profile):
 
     name: str
     aliases: tuple[str, ...] = ()
+    architecture: Architecture | None = None  # architectures[0] of its config.json, where that is known
     notes: str = ""
     hidden: PositiveInt
     vocab: PositiveInt

@@ -230,6 +230,7 @@ def imported(config: Config) -> Model:
 def structure(model: Model) -> dict[str, Any]:
     told = {"name", "aliases", "notes", "sources", "published_parameters", "published_cache_bytes_per_token", "vision"}
     told |= {"fp8_dtype", "fp4_dtype", "int4_dtype"}  # of another checkpoint
+    told |= {"architecture"}  # which few configs here state: test_architecture_is_the_first_of_the_whole
     return model.model_dump(exclude=told | {"blocks", "layers"}) | {
         "blocks": [(name, model.blocks[name]) for name in model.layer_names]
     }
@@ -259,6 +260,18 @@ def test_every_model_type_is_imported_somewhere_here() -> None:
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
+
+
+def test_architecture_is_the_first_of_the_whole() -> None:
+    stated = {"architectures": ["KimiK25ForConditionalGeneration", "Other"]}
+    text = {**CONFIGS["kimi-k2.5"]["text_config"], "architectures": ["DeepseekV3ForCausalLM"]}
+    assert imported(CONFIGS["kimi-k2.5"] | stated | {"text_config": text}).architecture == stated["architectures"][0]
+    assert imported(CONFIGS["kimi-k2.5"] | {"text_config": text}).architecture is None
+    for name, config in SHIPPED.items():
+        if "architectures" in config:
+            assert imported(config).architecture == load_model(name).architecture
+    with pytest.raises(ProfileError, match="'LlamaForCausalLM' must be a list"):
+        imported(LLAMA | {"architectures": "LlamaForCausalLM"})
 
 
 def test_types_without_a_shipped_profile() -> None:
