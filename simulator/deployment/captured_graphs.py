@@ -1,7 +1,6 @@
 """Which steps CUDA graphs launch, and which the host launches kernel by kernel: whole graphs, and graphs in pieces."""
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -14,7 +13,13 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.roofline.graphs import EVERY_STEP, Graphs
 
-QWEN_3 = "qwen3-"  # how the names of its mixtures of experts begin: Qwen3MoeForCausalLM
+QWEN_3 = (
+    "Qwen3MoeForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3NextForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3_5ForConditionalGeneration",
+)
 PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch
 BREAKABLE_OF_LATENT = 8192  # and breakable ones (_handle_gpu_memory_settings of 0.5.10, memory_hook.py of 0.5.23)
 WIDE = 256  # tokens from which on captured sizes are 16 apart, not 8
@@ -149,9 +154,7 @@ class CapturedGraphs:
         """
         model = self.model
         indexed = any(getattr(block.mixer, "indexer", None) for block in model.blocks.values())
-        unseen = model.vision is None or any(
-            fnmatchcase(model.id, each) for each in self._capture.graph_pieces_of_vision
-        )
+        unseen = model.vision is None or model.architecture in self._capture.graph_pieces_of_vision
         trtllm = self.hardware.family == "blackwell" and model.latent is not None and model.vision is None
         excepted = model.mixer_kinds & {"kimi_delta", "compressed"} or (trtllm and not indexed)
         return self.hardware.vendor == "NVIDIA" and self.layout.pp == 1 and unseen and not excepted
@@ -203,6 +206,6 @@ def has_trtllm_experts(model: Model, hardware: Hardware, layout: Layout) -> bool
         return False
     experts = any(block.ffn is not None and block.ffn.kind == "experts" for block in model.blocks.values())
     few_bits = layout.weight_dtype.startswith(("fp8", "nvfp4"))
-    if model.id.startswith(QWEN_3):
+    if model.architecture in QWEN_3:
         return experts and (few_bits or layout.weight_dtype == model.dtype)
     return experts and few_bits and model.latent is not None

@@ -230,7 +230,7 @@ class Deployment:
     @cached_property
     def kernels(self) -> Kernels:
         """The engine's kernels on the device, for the model."""
-        return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model.id)
+        return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model)
 
     @cached_property
     def overheads(self) -> Overheads:
@@ -304,7 +304,7 @@ class Deployment:
         if not self.light:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
-            ops = ops_of_model(ops, self.kernels, self.hardware, self.model.id, self.layout)
+            ops = ops_of_model(ops, self.kernels, self.hardware, self.model, self.layout)
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

@@ -8,14 +8,17 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
+from simulator.models.model import Model
 from simulator.models.operations import Op
 
 
-def ops_of_model(ops: Iterable[Op], kernels: Kernels, hardware: Hardware, model: str, layout: Layout) -> tuple[Op, ...]:
+def ops_of_model(
+    ops: Iterable[Op], kernels: Kernels, hardware: Hardware, model: Model, layout: Layout
+) -> tuple[Op, ...]:
     """Return the ops, norms that are part of all-reduces without a start, routers with all kernels that choose."""
-    fused, routers = kernels.rules.fuses_norms, kernels.rules.router_kernels
+    fused = kernels.rules.fuses_norms
     norms = 0 if fused and fused.holds(hardware, model, layout) else None
-    more = routers.kernels if routers and routers.holds_of(hardware, model) else 0
+    more = next((each.kernels for each in kernels.rules.router_kernels if each.holds(hardware, model)), 0)
 
     def launches(op: Op) -> int:
         if op.name == NORMS and norms is not None:

@@ -22,6 +22,7 @@ from simulator.engines.kernel_rules import (
 from simulator.engines.overheads import Overheads
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
+from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Experts, Op
 
@@ -84,7 +85,7 @@ class Kernels(OnDevices):
         dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
         return self.with_rules(**own, **dense)
 
-    def of_model(self, hardware: Hardware, model: str) -> "Kernels":
+    def of_model(self, hardware: Hardware, model: Model) -> "Kernels":
         """Return the same kernels with the norms that a model has (KernelRules.model_norms)."""
         own = self.rules.model_norms
         return self.with_rules(norm_kernels=own.kernels) if own and own.holds_of(hardware, model) else self

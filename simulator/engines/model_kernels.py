@@ -1,6 +1,5 @@
-"""Kernels that an engine has for some models alone, by the names of these."""
+"""Kernels that an engine has for some models alone, by their architectures."""
 
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 from pydantic import Field
@@ -8,18 +7,25 @@ from pydantic import Field
 from simulator.engines.conditions import OnDevices
 from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.hardware import Hardware
+from simulator.models.architecture import Architecture
+from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
+from simulator.models.model import Model
+from simulator.models.op_builders import PositiveInt
 
 
 class OfModels(OnDevices):
-    """Some models, on some devices: `models` are patterns of the ids of profiles; `except_devices`: but on these."""
+    """Models of some architectures, on some devices: none is all; `except_devices`: but on these.
 
-    models: tuple[str, ...] = ("*",)
+    A model whose architecture is not known is of none.
+    """
+
+    architectures: tuple[Architecture, ...] = ()
     except_devices: tuple[str, ...] = ()
 
-    def holds_of(self, hardware: Hardware, model: str) -> bool:
+    def holds_of(self, hardware: Hardware, model: Model) -> bool:
         """Tell whether a model on a device is among these."""
-        named = any(fnmatchcase(model, each) for each in self.models)
+        named = not self.architectures or model.architecture in self.architectures
         return named and self.covers(hardware) and hardware.id not in self.except_devices
 
 
@@ -29,12 +35,14 @@ class FusedNorms(OfModels):
     With tensor parallelism, and without data-parallel attention, a layer's norms are no kernels of their own then.
     """
 
-    def holds(self, hardware: Hardware, model: str, layout: Layout) -> bool:
+    def holds(self, hardware: Hardware, model: Model, layout: Layout) -> bool:
         """Tell whether a model's norms are part of its all-reduces.
 
         >>> from simulator.hardware.hardware import load_hardware
-        >>> fused = FusedNorms(families=("hopper",), models=("gpt-oss-*",))
-        >>> [fused.holds(load_hardware("h100-sxm"), "gpt-oss-20b", Layout(tp=tp)) for tp in (1, 2)]
+        >>> from simulator.models.model import load_model
+        >>> fused = FusedNorms(families=("hopper",), architectures=("GptOssForCausalLM",))
+        >>> device, model = load_hardware("h100-sxm"), load_model("gpt-oss-20b")
+        >>> [fused.holds(device, model, Layout(tp=tp)) for tp in (1, 2)]
         [False, True]
         """
         return layout.tp > 1 and layout.dp == 1 and self.holds_of(hardware, model)
@@ -47,6 +55,19 @@ class ModelNorms(OfModels):
 
 
 class RouterKernels(OfModels):
-    """Models whose routers choose in `kernels` more kernels than one, which others have."""
+    """Models whose routers choose in `kernels` more kernels than one, which others have.
 
-    kernels: Annotated[int, Field(ge=1)]
+    `experts`: only of layers with as many routed experts; none is any. `chosen_above`: only where a token chooses more.
+    """
+
+    kernels: PositiveInt
+    experts: tuple[PositiveInt, ...] = ()
+    chosen_above: Annotated[int, Field(ge=0)] = 0
+
+    def holds(self, hardware: Hardware, model: Model) -> bool:
+        """Tell whether routers of a model on a device choose so."""
+        routed = (block.ffn for block in model.blocks.values() if isinstance(block.ffn, MixtureOfExperts))
+        of_size = any(
+            each.chosen > self.chosen_above and each.experts in (self.experts or (each.experts,)) for each in routed
+        )
+        return of_size and self.holds_of(hardware, model)

@@ -1,0 +1,99 @@
+"""Kernels of some models alone: by the architecture of a profile, whatever it is called, and wherever it comes from."""
+
+from pathlib import Path
+
+import pytest
+
+from simulator.deployment.captured_graphs import QWEN_3
+from simulator.deployment.deployment import Deployment, deploy
+from simulator.deployment.layouts import default_layout
+from simulator.engines.engine import load_engine
+from simulator.errors import ProfileError
+from simulator.models.blocks import NORMS
+from simulator.models.hf_importer import model_from_config
+from simulator.models.layers import BESIDE_EXPERTS
+from simulator.models.model import KIND, load_model
+from simulator.profile import find
+from simulator.profile_files import write_yaml
+from simulator.profile_folders import names
+from tests.support.model_configs import CONFIGS
+
+RELEASES = "sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"
+OF_MODEL = NORMS, BESIDE_EXPERTS
+
+
+def chosen(found: Deployment) -> tuple[object, ...]:
+    """Return what a deployment has by its model's architecture: starts, graphs with prompts, kernels of norms."""
+    starts = {op.name: op.launches for op in found.step_model().ops if op.name in OF_MODEL}
+    return starts, found.graphs.tokens, found.kernels.rules.norm_kernels
+
+
+def asked(model: str, device: str, engine: str) -> Deployment:
+    return deploy(model, device, engine, default_layout(load_model(model), tp=2))
+
+
+@pytest.mark.parametrize(
+    ("model", "device"),
+    [("qwen3-30b-a3b", "b200"), ("gemma-3-27b", "h100-sxm"), ("moonlight-16b-a3b", "h200"), ("kimi-k2.5", "b200")],
+)
+@pytest.mark.parametrize("engine", RELEASES)
+def test_a_copy_of_a_profile_has_the_kernels_of_its_twin(model: str, device: str, engine: str, tmp_path: Path):
+    copy = tmp_path / "our-finetune.yaml"
+    text = find(KIND, model).read_text()
+    copy.write_text(text)
+    assert chosen(asked(str(copy), device, engine)) == chosen(asked(model, device, engine))
+    without = "\n".join(line for line in text.splitlines() if not line.startswith("architecture:"))
+    copy.write_text(without)
+    plain = chosen(asked(str(copy), device, engine))
+    assert plain != chosen(asked(model, device, engine)) or (model, engine) == ("qwen3-30b-a3b", "sglang-0.5")
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture"),
+    [
+        ("glm-4.7-flash", "Glm4MoeLiteForCausalLM"),
+        ("nemotron-3-super-120b-a12b", "NemotronHForCausalLM"),
+        ("qwen3.5-35b-a3b", "Qwen3_5MoeForConditionalGeneration"),
+        ("kimi-k2.5", "KimiK25ForConditionalGeneration"),
+    ],
+)
+@pytest.mark.parametrize("engine", RELEASES)
+def test_an_imported_config_has_the_kernels_of_its_architecture(model, architecture, engine, tmp_path):
+    config = {**CONFIGS[model], "architectures": [architecture]}
+    path = write_yaml(tmp_path / "ours.yaml", KIND, model_from_config(config, "ours", "config.json"))
+    assert chosen(asked(str(path), "h200", engine)) == chosen(asked(model, "h200", engine))
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "kernels"),
+    [
+        ("moonlight-16b-a3b", "sglang-0.5", 4),  # the architecture of DeepSeek V3, with all experts in one group
+        ("deepseek-v3", "sglang-0.5", 0),
+        ("kimi-k2", "sglang-0.5", 0),
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5", 4),
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5.10", 0),  # 6 experts chosen
+        ("nemotron-3-super-120b-a12b", "sglang-0.5.10", 4),  # 22
+    ],
+)
+def test_routers_of_one_architecture_differ_by_their_experts(model: str, engine: str, kernels: int):
+    found = deploy(model, "b200", engine, default_layout(load_model(model), tp=8, dtypes=("fp8", "")))
+    assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
+
+
+def test_presets_name_architectures_of_the_library():
+    known = {load_model(each).architecture for each in names(KIND)}
+    presets = [load_engine(each) for each in RELEASES]
+    rules = [each.rules for preset in presets for each in preset.kernels]
+    each_rule = [part for rule in rules for part in (rule.fuses_norms, rule.model_norms, *rule.router_kernels) if part]
+    named = {name for part in each_rule for name in part.architectures}
+    named |= {name for preset in presets for name in preset.graph_capture.graph_pieces_of_vision}
+    assert named
+    assert (named | set(QWEN_3)) <= known
+
+
+def test_a_pattern_of_names_is_no_architecture(tmp_path: Path):
+    path = tmp_path / "ours.yaml"
+    text = find(KIND, "qwen3-30b-a3b").read_text()
+    path.write_text(text.replace("architecture: Qwen3MoeForCausalLM", 'architecture: "qwen3-*"'))
+    with pytest.raises(ProfileError, match=r"'qwen3-\*': it is no name of a class"):
+        load_model(str(path))
