@@ -1,4 +1,4 @@
-"""Which steps CUDA graphs launch, and which the host launches kernel by kernel: whole graphs, and graphs in pieces."""
+"""Which steps CUDA graphs launch, and which the host launches kernel by kernel: whole graphs, and piecewise graphs."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ QWEN_3 = (
     "Qwen3_5MoeForConditionalGeneration",
     "Qwen3_5ForConditionalGeneration",
 )
-PIECES_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's graphs in pieces launch
+PIECEWISE_OF_LATENT = 2048  # tokens of a step with latent attention that SGLang's piecewise graphs launch
 BREAKABLE_OF_LATENT = 8192  # and breakable ones (_handle_gpu_memory_settings of 0.5.10, memory_hook.py of 0.5.23)
 WIDE = 256  # tokens from which on captured sizes are 16 apart, not 8
 
@@ -44,21 +44,21 @@ class CapturedGraphs:
     def of_steps(self) -> Graphs:
         """Which steps they launch, and how rows fill these up."""
         filled = self.routed_sizes, self.batch_sizes, self._capture.graph_padding
-        return Graphs(self.tokens, self.decode_tokens, self.decode_pieces_tokens, *filled)
+        return Graphs(self.tokens, self.decode_tokens, self.decode_piecewise_tokens, *filled)
 
     @property
     def tokens(self) -> int:
         """Most tokens of a step with prompts that graphs launch; 0 where none does.
 
-        SGLang's graphs in pieces have no other bound than the step's, but for latent attention (PIECES_OF_LATENT).
+        SGLang's piecewise graphs have no other bound than the step's, but for latent attention (PIECEWISE_OF_LATENT).
         """
         most, each = self._capture.graph_tokens, self._capture.graph_tokens_per_seq
-        if self._capture.graph_pieces:
-            bound = BREAKABLE_OF_LATENT if self._capture.graph_breakable else PIECES_OF_LATENT
+        if self._capture.piecewise_graphs:
+            bound = BREAKABLE_OF_LATENT if self._capture.graph_breakable else PIECEWISE_OF_LATENT
             whole = (
                 self.max_num_batched_tokens if self.model.latent is None else min(bound, self.max_num_batched_tokens)
             )
-            return (most or whole) if self._captures_pieces else 0
+            return (most or whole) if self._captures_piecewise else 0
         return min(most, each * self.max_num_seqs * (1 + self.draft_tokens)) if each else most
 
     @property
@@ -82,12 +82,12 @@ class CapturedGraphs:
         return int(sizes[sizes <= most].max(initial=0)) * ranks
 
     @property
-    def decode_pieces_tokens(self) -> int:
-        """Most tokens of a step of decodes alone that graphs in pieces launch, where no whole one does.
+    def decode_piecewise_tokens(self) -> int:
+        """Most tokens of a step of decodes alone that piecewise graphs launch, where no whole one does.
 
         Those of SGLang are for prompts alone (forward_extend of its model_runner.py asks PiecewiseCudaGraphRunner).
         """
-        return 0 if self._capture.graph_pieces else self.tokens
+        return 0 if self._capture.piecewise_graphs else self.tokens
 
     @property
     def routed_sizes(self) -> tuple[int, ...]:
@@ -125,8 +125,8 @@ class CapturedGraphs:
         return self.hardware.vendor in ("NVIDIA", "AMD") and self.hardware.device_class != "cpu"
 
     @property
-    def _captures_pieces(self) -> bool:
-        """Whether SGLang captures steps with prompts in pieces.
+    def _captures_piecewise(self) -> bool:
+        """Whether SGLang captures piecewise graphs of steps with prompts.
 
         Breakable graphs: `_captures_breakable`. Others: not with drafts and adapters, on devices of others than
         NVIDIA, with stages, data-parallel attention, vision encoders, sparse attention, gated DeltaNet, and where
@@ -154,7 +154,7 @@ class CapturedGraphs:
         """
         model = self.model
         indexed = any(getattr(block.mixer, "indexer", None) for block in model.blocks.values())
-        unseen = model.vision is None or model.architecture in self._capture.graph_pieces_of_vision
+        unseen = model.vision is None or model.architecture in self._capture.piecewise_of_vision
         trtllm = self.hardware.family == "blackwell" and model.latent is not None and model.vision is None
         excepted = model.mixer_kinds & {"kimi_delta", "compressed"} or (trtllm and not indexed)
         return self.hardware.vendor == "NVIDIA" and self.layout.pp == 1 and unseen and not excepted

@@ -73,7 +73,7 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
     def launch(launched: Sequence[Op], prompts: int) -> HostLaunch:
         return HostLaunch(
             least_s=seconds(launched, prompts) + norms_s + of_experts_s + prompts * copies_s,
-            pieces_s=seconds((op for op in launched if op.splits), prompts) + graphs_s,
+            piecewise_s=seconds((op for op in launched if op.splits), prompts) + graphs_s,
             gaps_s=float(GAP_S) * layers,
         )
 

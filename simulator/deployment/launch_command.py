@@ -289,7 +289,7 @@ _VLLM: Mapping[str, Flag] = {
 }
 
 
-def _sglang_pieces(value: object, deployment: Deployment) -> Words | None:
+def _sglang_piecewise(value: object, deployment: Deployment) -> Words | None:
     """Return SGLang's flag of no graphs of prompts, which has another name from 0.5.15 on."""
     kind = "prefill" if deployment.engine.graph_capture.graph_breakable else "piecewise"
     return None if value else [f"--disable-{kind}-cuda-graph"]
@@ -303,7 +303,7 @@ _SGLANG: Mapping[str, Flag] = {
     "cpu_offload_gb": _whole("--cpu-offload-gb"),
     "async_scheduling": _switch("", "--disable-overlap-schedule"),
     "by_priority": _switch("--enable-priority-scheduling", ""),
-    "graph_pieces": _sglang_pieces,
+    "piecewise_graphs": _sglang_piecewise,
     "prefix_caching": _switch("", "--disable-radix-cache"),
     "policy": lambda value, _: ["--enable-mixed-chunk"] if value == "continuous" else None,
     "block_size": _valued("--page-size"),

@@ -25,7 +25,7 @@ SWITCHES = (
     "every_expert",
     "flash_attention",
     "graph_padding",
-    "graph_pieces",
+    "piecewise_graphs",
     "prefix_caching",
     "quick_reduce",
     "reuse_cache",

@@ -16,9 +16,9 @@ class GraphCapture(Strict):
 
     graph_tokens: Count = 0  # of a step with prompts that a captured graph launches, at most
     graph_tokens_per_seq: Count = 0  # and for each of max_num_seqs at most; 0: no such bound
-    graph_pieces: bool = False  # graphs in pieces launch steps with prompts (SGLang): CapturedGraphs
+    piecewise_graphs: bool = False  # piecewise graphs launch steps with prompts (SGLang): CapturedGraphs
     graph_breakable: bool = False  # these need no torch.compile, and hold more models
-    graph_pieces_of_vision: tuple[Architecture, ...] = ()  # of models with an encoder of images that these hold, too
+    piecewise_of_vision: tuple[Architecture, ...] = ()  # of models with an encoder of images that these hold, too
     decode_graph_tokens: Count | None = None  # of a step of decodes alone that one graph launches
     decode_graph_seqs: tuple[Default, ...] = ()  # the same in sequences of a rank, by device, where it is not given
     graph_batch_sizes: tuple[int, ...] = ()  # sequences of a rank whose decodes one graph launches, and no others,

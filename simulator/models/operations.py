@@ -246,7 +246,7 @@ class Op:
     at_once: Literal["", "shared", "latent"] = ""  # with routed experts, or as one GEMM with another (KernelRules)
     norms: int = 0  # as many, of which NormKernels says how many kernels one is
     prompt_launches: int = 0  # kernels of prompts alone, whose time is in a measured rate: the host launches them, too
-    splits: bool = False  # attention and recurrences, which lie between the graphs of a step in pieces (splitting_ops)
+    splits: bool = False  # attention and recurrences, which lie between piecewise graphs (splitting_ops)
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
     shared_by: float = 1.0  # query heads per KV head, or per latent vector
     latent_heads: float = 0.0  # the same of latent attention, which share one read of the cache

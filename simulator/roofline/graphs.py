@@ -1,4 +1,4 @@
-"""What launches a step: one CUDA graph, graphs in pieces, or the host, kernel by kernel; and rows that fill it up."""
+"""What launches a step: one CUDA graph, piecewise graphs, or the host, kernel by kernel; and rows that fill it up."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,12 @@ EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of 
 class HostLaunch(NamedTuple):
     """The host's seconds to launch a step, which lasts no less, by what launches it; one whole graph takes no time.
 
-    `least_s`: kernel by kernel, without a graph. `pieces_s`: graphs in pieces, and what splits them. `gaps_s`: how much
-    longer the device takes in pieces, not the host.
+    `least_s`: kernel by kernel, without a graph. `piecewise_s`: piecewise graphs, and what splits them. `gaps_s`: by
+    how much the device takes longer in such graphs, not the host.
     """
 
     least_s: float = 0.0
-    pieces_s: float = 0.0
+    piecewise_s: float = 0.0
     gaps_s: float = 0.0
 
 
@@ -32,27 +32,27 @@ class Launches(NamedTuple):
 class Graphs(NamedTuple):
     """Which steps graphs launch, by their tokens; by default one graph all steps of decodes alone, and none prompts.
 
-    `tokens`: of a step with prompts that graphs in pieces launch, at most. `decode_tokens`: of a step of decodes alone
-    that one graph launches, at most; `decode_pieces_tokens`: and that graphs in pieces launch. `routed_sizes`: to which
+    `tokens`: of a step with prompts that piecewise graphs launch, at most. `decode_tokens`: of a step of decodes alone
+    that one graph launches; `decode_piecewise_tokens`: and that piecewise ones launch. `routed_sizes`: to which
     steps are filled up, with rows that choose experts, too. `batch_sizes`: of the steps of decodes alone that graphs
     launch, and no others; `padding`: to the next of which they are filled up, with rows that are computed as all are.
     """
 
     tokens: int = 0
     decode_tokens: int = EVERY_STEP
-    decode_pieces_tokens: int = 0
+    decode_piecewise_tokens: int = 0
     routed_sizes: tuple[int, ...] = ()
     batch_sizes: tuple[int, ...] = ()
     padding: bool = False
 
     def launched(self, launches: Launches, counts: Counts) -> tuple[Array, Array]:
-        """Return by how much graphs in pieces prolong a step, and how long the host takes to launch it."""
+        """Return by how much piecewise graphs prolong a step, and how long the host takes to launch it."""
         prompts = np.greater(counts.prefill_tokens, 0)
         captured = np.less_equal(counts.tokens, self.decode_tokens) & self._is_captured(counts.tokens)
         whole = ~prompts & captured
-        in_pieces = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_pieces_tokens))
-        least_s, pieces_s, gaps_s = (np.where(prompts, *each) for each in zip(*launches, strict=True))
-        return np.where(in_pieces, gaps_s, 0.0), np.where(whole, 0.0, np.where(in_pieces, pieces_s, least_s))
+        piecewise = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_piecewise_tokens))
+        least_s, piecewise_s, gaps_s = (np.where(prompts, *each) for each in zip(*launches, strict=True))
+        return np.where(piecewise, gaps_s, 0.0), np.where(whole, 0.0, np.where(piecewise, piecewise_s, least_s))
 
     def filled(self, counts: Counts) -> Counts:
         """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""

@@ -25,8 +25,8 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompts.pieces_s` up to `graph_tokens` tokens, which graphs in pieces launch that add
-    `prompts.gaps_s`, and `prompts.least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
+    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch that
+    add `prompts.gaps_s`, and `prompts.least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
     decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
     reads; where it has `lone_parts` blocks alone, and fewer beside others (WaveDecode), as much longer.
 
@@ -128,7 +128,7 @@ class StepModel:
     def _by_decodes(self, tokens: Floats) -> tuple[Floats, Floats]:
         """Return `decode_launch_s` and `decode_graph_s` of a table: the host's seconds, and those that a graph adds.
 
-        A graph in pieces adds the device's gaps, rows that fill a step up to a captured size what they take.
+        A piecewise graph adds the device's gaps, rows that fill a step up to a captured size what they take.
         """
         decodes = Counts(steps=np.ones_like(tokens), tokens=tokens, logits=tokens)
         gaps_s, launch_s = (np.asarray(each, np.float64) for each in self.graphs.launched(self.launches, decodes))

@@ -33,11 +33,11 @@ def test_sglang_captures_prompts_as_long_as_a_chunk_from_0_5_10_on():
     assert least_s[0] == least_s[1] > 0
 
 
-def test_graphs_in_pieces_of_sglang_are_for_prompts_alone():
-    assert asked("llama-3.1-8b").graphs.decode_pieces_tokens == 0
+def test_piecewise_graphs_of_sglang_are_for_prompts_alone():
+    assert asked("llama-3.1-8b").graphs.decode_piecewise_tokens == 0
 
 
-def test_graphs_in_pieces_are_an_option_of_the_engine():
+def test_piecewise_graphs_are_an_option_of_the_engine():
     given = ("disable_piecewise_cuda_graph=true",), ("piecewise_cuda_graph_max_tokens=512",)
     assert [asked("llama-3.1-8b", given=Settings(changes=each)).graphs.tokens for each in given] == [0, 512]
 
@@ -70,7 +70,7 @@ def test_graphs_in_pieces_are_an_option_of_the_engine():
     ],
 )
 def test_what_sglang_does_not_capture_the_host_launches(without: Deployment):
-    assert without.engine.graph_capture.graph_pieces
+    assert without.engine.graph_capture.piecewise_graphs
     assert without.graphs.tokens == 0
 
 
@@ -150,8 +150,8 @@ def test_pieces_leave_attention_to_the_host_and_a_graph_for_each_layer():
     """Llama: 32 layers, each a cache write, attention and a graph, and one behind; a prompt has its attention, too."""
     model = asked("llama-3.1-8b", engine="vllm-0.14", given=Settings(max_num_seqs=12)).step_model()
     launch_s = float(model.kernels.fitted.prompt_launch_s)
-    assert model.launches.decodes.pieces_s == pytest.approx((32 * 3 + 1) * launch_s)
-    assert model.launches.prompts.pieces_s == pytest.approx((32 * 4 + 1) * launch_s)
+    assert model.launches.decodes.piecewise_s == pytest.approx((32 * 3 + 1) * launch_s)
+    assert model.launches.prompts.piecewise_s == pytest.approx((32 * 4 + 1) * launch_s)
     assert model.launches.prompts.gaps_s == pytest.approx(32 * 10e-6)
     twelve, eight = (Counts(steps=1.0, tokens=n, logits=n, decode_reads=n * 100.0) for n in (12.0, 8.0))
     free = replace(model, launches=Launches())

@@ -86,7 +86,7 @@ def test_presets_name_architectures_of_the_library():
     rules = [each.rules for preset in presets for each in preset.kernels]
     each_rule = [part for rule in rules for part in (rule.fuses_norms, rule.model_norms, *rule.router_kernels) if part]
     named = {name for part in each_rule for name in part.architectures}
-    named |= {name for preset in presets for name in preset.graph_capture.graph_pieces_of_vision}
+    named |= {name for preset in presets for name in preset.graph_capture.piecewise_of_vision}
     assert named
     assert (named | set(QWEN_3)) <= known
 

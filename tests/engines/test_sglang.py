@@ -190,7 +190,7 @@ def test_the_host_launches_each_norm_of_a_prompt():
         without = found.kernels.model_copy(update={"rules": rules})
         more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
         assert more.prompts.least_s - less.prompts.least_s == pytest.approx(60 * 5 * 60e-6)
-        assert more.prompts.pieces_s == less.prompts.pieces_s
+        assert more.prompts.piecewise_s == less.prompts.piecewise_s
 
 
 @pytest.mark.parametrize("engine", ["sglang-0.5", "vllm-0.33"])
@@ -296,4 +296,4 @@ def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: 
     without = found.kernels.with_rules(prompt_kernels={})
     more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
     assert more.prompts.least_s - less.prompts.least_s == pytest.approx(kernels * 60e-6)
-    assert (more.decodes, more.prompts.pieces_s) == (less.decodes, less.prompts.pieces_s)
+    assert (more.decodes, more.prompts.piecewise_s) == (less.decodes, less.prompts.piecewise_s)

@@ -40,7 +40,7 @@ def test_a_longer_chunk_takes_a_mib_and_a_half_a_token_and_a_short_one_leaves_te
     assert share("rtx-4090", given=Settings(max_num_batched_tokens=1_024)) == share("rtx-4090")
 
 
-def test_graphs_in_pieces_take_eight_mib_each():
+def test_piecewise_graphs_take_eight_mib_each():
     assert share("h100-sxm", "sglang-0.5.10") == round(1 - (13_440 + 58 * 8) / H100_MIB, 3)
 
 

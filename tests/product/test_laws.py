@@ -232,9 +232,9 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
         batch = [Sequence(1, int(past)) for past in rng.integers(1, 9000, rng.integers(1, 40))]
         batch.append(Sequence(int(rng.integers(2, 2000)), int(rng.integers(0, 3000))))
         counts = count(batch, deployment.model.window)
-        in_pieces = counts.tokens <= step.graphs.tokens
-        by_host_s = table.prompts.pieces_s if in_pieces else table.prompts.least_s
-        worked_s = looked_up(table, counts) + in_pieces * table.prompts.gaps_s
+        piecewise = counts.tokens <= step.graphs.tokens
+        by_host_s = table.prompts.piecewise_s if piecewise else table.prompts.least_s
+        worked_s = looked_up(table, counts) + piecewise * table.prompts.gaps_s
         assert math.isclose(max(worked_s, by_host_s), step.seconds(counts), rel_tol=1e-12)
 
 

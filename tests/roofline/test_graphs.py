@@ -45,5 +45,5 @@ def test_by_default_one_graph_launches_all_decodes_and_the_host_all_prompts():
     gaps_s, least_s = Graphs().launched(Launches(HostLaunch(2.0), HostLaunch(3.0)), steps)
     assert (gaps_s.tolist(), least_s.tolist()) == ([0, 0], [2.0, 0.0])
     assert Graphs().decode_tokens == EVERY_STEP > 10**9
-    assert Graphs().tokens == Graphs().decode_pieces_tokens == 0
+    assert Graphs().tokens == Graphs().decode_piecewise_tokens == 0
     assert set(Launches()) == {HostLaunch(0.0, 0.0, 0.0)}

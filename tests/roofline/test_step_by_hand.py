@@ -214,15 +214,15 @@ def test_what_no_whole_graph_holds_runs_in_pieces_and_what_they_do_not_hold_the_
     """Two sequences decode: in 0.1 s less than 90 s, so that what the host takes is what the step takes."""
     launches = Launches(prompts=HostLaunch(400.0, 300.0), decodes=HostLaunch(100.0, 90.0))
     bound = replace(step(TINY, device(1e6, 1e5)), launches=launches)
-    found = replace(bound, graphs=Graphs(graphs, decodes, decode_pieces_tokens=graphs))
+    found = replace(bound, graphs=Graphs(graphs, decodes, decode_piecewise_tokens=graphs))
     assert found.seconds(DECODE) == pytest.approx(max(seconds, bound.seconds(DECODE)))
     with_prompt = DECODE._replace(prefill_tokens=1.0)
     assert found.seconds(with_prompt) == (300.0 if graphs >= 2 else 400.0)
 
 
 def test_gaps_between_pieces_add_to_a_step_that_the_device_is_busy_with():
-    free = replace(step(TINY, device(1e6, 1e5)), graphs=Graphs(decode_tokens=1, decode_pieces_tokens=2))
-    found = replace(free, launches=Launches(decodes=HostLaunch(pieces_s=1e-9, gaps_s=0.25)))
+    free = replace(step(TINY, device(1e6, 1e5)), graphs=Graphs(decode_tokens=1, decode_piecewise_tokens=2))
+    found = replace(free, launches=Launches(decodes=HostLaunch(piecewise_s=1e-9, gaps_s=0.25)))
     assert found.seconds(DECODE) == pytest.approx(free.seconds(DECODE) + 0.25)
 
 

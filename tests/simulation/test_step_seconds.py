@@ -44,8 +44,8 @@ def test_drafts_are_tokens_and_logits_of_decodes_and_a_prompt_adds_to_both():
     both_s = 9**2 + 5**3 + 0.7 + 14e-3 + 5e-4 + 15e-5 + 1e-6
     assert np.allclose(step_seconds(s, TABLE), (both_s, both_s - alone_s), rtol=1e-12)
     book.prompt_tokens = 4  # 8 tokens are launched in pieces
-    pieces_s = both_s - 9**2 + 8**2 - 1e-4 + 1000
-    assert np.allclose(step_seconds(s, TABLE), (pieces_s, pieces_s - alone_s), rtol=1e-12)
+    piecewise_s = both_s - 9**2 + 8**2 - 1e-4 + 1000
+    assert np.allclose(step_seconds(s, TABLE), (piecewise_s, piecewise_s - alone_s), rtol=1e-12)
 
 
 def test_beyond_a_table_steps_rise_as_its_upper_half_does():

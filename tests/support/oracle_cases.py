@@ -43,7 +43,7 @@ TABLE = StepTable(
     draft_s=13 * np.arange(65) * UNIT_S,
     loaded_s=17 * UNIT_S,
     least_s=1500 * UNIT_S,
-    prompts=HostLaunch(least_s=1900 * UNIT_S, pieces_s=1700 * UNIT_S, gaps_s=29 * UNIT_S),
+    prompts=HostLaunch(least_s=1900 * UNIT_S, piecewise_s=1700 * UNIT_S, gaps_s=29 * UNIT_S),
     host_s=np.array([37, 41, 2]) * UNIT_S,
     decode_launch_s=np.repeat([0, 1600, 0, 1800], [4, 3, 3, 7]) * UNIT_S,
     decode_graph_s=np.repeat([0, 31, 57, 0], [4, 3, 3, 7]) * UNIT_S,
@@ -79,9 +79,9 @@ def seconds(batch: OracleBatch) -> float:
 
 
 def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
-    """N: no less than what launches it takes: one graph, graphs in pieces, or the host, kernel by kernel."""
+    """N: no less than what launches it takes: one graph, piecewise graphs, or the host, kernel by kernel."""
     if prompts and tokens <= TABLE.graph_tokens:
-        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.pieces_s)
+        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.piecewise_s)
     if prompts:
         return max(worked_s, TABLE.least_s, TABLE.prompts.least_s)
     place = min(tokens, len(TABLE.decode_launch_s) - 1)

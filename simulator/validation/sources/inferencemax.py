@@ -120,7 +120,7 @@ class DenseScripts(InferenceMax):
 class GptOssScripts(InferenceMax):
     """A run of gptoss_fp4_*.sh, from vLLM 0.10.2 in 2025-10 to 0.18 in 2026-04, and of TensorRT-LLM from 1.1 to 1.3.
 
-    perf-changelog.yaml says when options came. Graphs in pieces without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
+    perf-changelog.yaml says when options came. Piecewise graphs without attention (PIECEWISE, vLLM 0.10.2 and 0.11.0)
     count as whole graphs.
     """
 
