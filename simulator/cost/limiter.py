@@ -18,6 +18,7 @@ from simulator.units import scaled
 MUCH, MOST = 0.25, 0.5  # of requests, of a latency or of the time that requests wait
 GAIN = 1.1  # times the highest rate: a limit that costs less is not what limits
 TAIL = 0.95  # quantile from which latencies are looked into
+WAITS_IN = {"queue": "ttft"}  # the queue time is a part of the TTFT
 RESOURCES = {"compute": "compute", "memory": "bandwidth", "link": "link", "overhead": "host"}
 EXPLAINED = {
     "compute": "the device's arithmetic",
@@ -43,7 +44,7 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
     fuller without that limit; prompts that are late by themselves; others' prompts in decode steps; else the resource
     that binds most of the time of the steps that the latency, or the queue, consists of.
     """
-    worst, seen = _worst(report), Explanation(report)
+    worst, seen = WAITS_IN.get(report.worst_bound, report.worst_bound), Explanation(report)
     metric = _larger_part(seen) if worst == "e2el" else worst
     if waiting := _waiting(bounds, seen, metric):
         return waiting
@@ -53,20 +54,6 @@ def limiter(bounds: Bounds, report: Report) -> Limiter:
         told = f"others' prompts are {share:.0%} of the slowest requests' time per token"
         return Limiter("interference", f"prefill interference: {told}")
     return _resource(bounds.scenario.deployment, seen, metric)
-
-
-def _worst(report: Report) -> str:
-    """Return ttft, tpot or e2el, the bound that is nearest or broken most; "" where the queue grows or none is given.
-
-    The queue time is of the TTFT.
-    """
-    found, share = report.latencies_s, report.slo.share
-    bounds_s = {name: bound_s for name, bound_s in report.slo.bounds_s.items() if not np.isnan(found[name]).all()}
-    if report.overloaded or not bounds_s:
-        return ""
-    of_bound = {name: np.nanquantile(found[name], share) / bound_s for name, bound_s in bounds_s.items()}
-    worst = max(of_bound, key=lambda name: of_bound[name])
-    return "ttft" if worst == "queue" else worst
 
 
 def _larger_part(seen: Explanation) -> str:

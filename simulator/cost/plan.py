@@ -25,6 +25,7 @@ from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError, WorkloadError
 from simulator.frames import Framed, frame
+from simulator.reports.intervals import step_factors
 from simulator.simulation.autoscaler import Autoscaler
 from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import OpenLoop
@@ -161,12 +162,13 @@ class FleetPlan(Framed):
         """Whether electricity comes on top of the price of a machine: of owned ones."""
         return any(offer.usd_per_kwh for offer in self.scenario.offers)
 
-    def check(self, kind: FleetKind, month: int, seed: int = 1) -> FleetCheck:
+    def check(self, kind: FleetKind, month: int, more_seed: int = 1) -> FleetCheck:
         """Simulate a kind of fleet in a month, without its spare replicas: they are there for failures.
 
         A static or scheduled fleet is simulated in the busiest window, an autoscaled one from `RISE_S` before it on.
+        `more_seed`: beyond the seed of the search, for random numbers other than its own.
         """
-        most = self.most_at(month)
+        most, seed = self.most_at(month), self.scenario.workload.seed + more_seed
         within = self._within(kind, month, most, seed)
         less = self._within(kind, month, most - 1, seed) if most > self.sizing.least else None
         return FleetCheck(kind, month, most, within, less, self.scenario.slo.share)
@@ -185,6 +187,17 @@ class FleetPlan(Framed):
         beyond_per_s = self.sizing.highest_per_s(self.most_at(month)) * JUST_ABOVE
         headroom = beyond_per_s / float(self.demand.rates_per_s(month).max()) - 1
         return replace(self, sizing=replace(self.sizing, headroom=headroom))
+
+    def with_steps(self, factor: float) -> "FleetPlan | None":
+        """Return the plan with every step time multiplied by `factor`; None where no fleet keeps the SLO then."""
+        scenario = self.scenario.with_steps(factor)
+        known = self.rates.known if self.is_pooled else capacity(scenario)  # of pools only where a search begins
+        rates = replace(self.rates, scenario=scenario, known=known, _found={}, _watts={})
+        found = replace(self, rates=rates, sizing=replace(self.sizing, highest_per_s=rates.rate_per_s))
+        try:
+            return found if known.rate_per_s and found.most_at(found.busiest) else None
+        except WorkloadError:
+            return None
 
     def _within(self, kind: FleetKind, month: int, replicas: int, seed: int) -> float:
         arrivals, span_s = self._busiest(kind, month)
@@ -255,12 +268,32 @@ def plan(
     return made
 
 
+class StepRange(NamedTuple):
+    """A plan with the shortest and with the longest steps between which a share `level` of measurements lies.
+
+    None where no fleet keeps the SLO.
+    """
+
+    level: float
+    shortest: FleetPlan | None
+    longest: FleetPlan | None
+
+
 class Picked(NamedTuple):
-    """The cheapest fleet that keeps the SLO where it is busiest, and those that were cheaper and do not."""
+    """The cheapest fleet that keeps the SLO where it is busiest, and those that were cheaper and do not.
+
+    `steps`: its interval, where one was asked for (`with_interval`).
+    """
 
     plan: FleetPlan
     check: FleetCheck
     failed: tuple[FleetCheck, ...]
+    steps: StepRange | None = None
+
+    def with_interval(self, level: float) -> "Picked":
+        """Return it with its interval at `level` (0 to 1), of the same kind of fleet."""
+        ends = step_factors(self.plan.scenario.deployment, level)
+        return self._replace(steps=StepRange(level, *map(self.plan.with_steps, ends)))
 
     @property
     def cost(self) -> tuple[float, int]:

@@ -64,6 +64,14 @@ def draws_for(requests: int) -> int:
     return max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / requests)))
 
 
+def drawn(workload: Workload, deployment: Deployment) -> list[Workload]:
+    """Return a workload with each seed that it is simulated with: one where another seed makes the same requests."""
+    draws = draws_for(workload.request_count)
+    if draws > 1 and not sent(workload, deployment).is_random:
+        draws = 1
+    return [replace(workload, seed=workload.seed + each) for each in range(draws)]
+
+
 def shared_table(deployment: Deployment) -> StepTable:
     """Return the step times of a deployment in seconds, those of an equal one where it was looked at lately."""
     stepping = replace(deployment, cache_shift=0.0) if deployment.cache_shift else deployment  # makes no other steps
@@ -191,15 +199,8 @@ class Scenario:
         Seeds: `ENOUGH_REQUESTS` / requests, from 1 to `MOST_DRAWS`; 1 where another seed makes the same requests (a
         trace, a closed loop of equal requests). Raises as `simulate` does.
         """
-        draws = [self.report(replace(self.workload, seed=seed), progress) for seed in self._seeds]
+        draws = [self.report(each, progress) for each in drawn(self.workload, self.deployment)]
         return replace(draws[0], draws=tuple(draws[1:]))
-
-    @property
-    def _seeds(self) -> range:
-        draws = draws_for(self.workload.request_count)
-        if draws > 1 and not sent(self.workload, self.deployment).is_random:
-            draws = 1
-        return range(self.workload.seed, self.workload.seed + draws)
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:
         """Simulate a workload once, without the warm-up of an open loop unless `whole_run` is set.

@@ -1,5 +1,6 @@
 """A service as one value (replicas, router, autoscaler, failures), and what it does and costs under a workload."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,7 +14,7 @@ from simulator.cost.scenario import report_of, shared_table
 from simulator.deployment.deployment import Deployment
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
-from simulator.reports.batch_means import Statistic, statistic
+from simulator.reports.batch_means import Statistic, mean_of, statistic
 from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.queue_growth import GROWTH_SHARE, LEAST_GROWTH
 from simulator.reports.report import Report
@@ -90,6 +91,10 @@ class Service:
         prefill = replace(pool, replicas=self.prefill_replicas)
         return Fleet(pool, self.router, self.autoscaler, self.failures, prefill, link, self.prefill_autoscaler)
 
+    def is_constant(self, clients: Clients) -> bool:
+        """Whether the same replicas serve all the time, and all requests: nothing starts or fails, nobody gives up."""
+        return not (self.autoscaler or self.prefill_autoscaler or self.failures) and clients.timeout_s == math.inf
+
     def report(
         self,
         requests: Requests,
@@ -99,23 +104,46 @@ class Service:
     ) -> "ServiceReport":
         """Simulate requests on the service and return what its clients see.
 
-        `progress` is called with (requests finished, all requests). Raises as `fleet` does, and WorkloadError where
+        Without the warm-up and the drain of an open loop of one rate on the same replicas, as `Scenario.report` counts
+        it. `progress` is called with (requests finished, all requests). Raises as `fleet` does, and WorkloadError where
         every request is longer than the model's context.
         """
         clients = clients or Clients()
+        steady = requests.asked_per_s > 0 and self.is_constant(clients)
         run = simulate_fleet(self.fleet(requests), requests, clients, progress)
-        seen = report_of(run, self.deployment, slo, steady=False, network_s=clients.network_s)
-        return ServiceReport(self, run, seen, clients)
+        seen = report_of(run, self.deployment, slo, steady=steady, network_s=clients.network_s)
+        return ServiceReport(self, requests, run, seen, clients)
 
 
 @dataclass(frozen=True)
 class ServiceReport:
-    """Result of simulating a service: latencies as clients see them, replica-hours, dollars, and replicas over time."""
+    """Result of simulating a service: latencies as clients see them, replica-hours, dollars, and replicas over time.
+
+    `sent`: the requests that clients meant to send, those that were abandoned included. `draws`: the same load drawn
+    anew; latencies, throughputs and shares of requests are means over all draws, hours and dollars are of this one.
+    """
 
     service: Service
+    sent: Requests
     run: FleetRun
     report: Report
     clients: Clients
+    draws: tuple["ServiceReport", ...] = ()
+
+    def beside(self, draws: Sequence["ServiceReport"]) -> "ServiceReport":
+        """Return this report with others of the same load, drawn anew."""
+        whole = replace(self.report, draws=tuple(each.report for each in draws))
+        return replace(self, report=whole, draws=tuple(draws))
+
+    def rerun(self, step_factor: float) -> "ServiceReport":
+        """Return the report of the same requests with every step time multiplied by `step_factor`.
+
+        The same requests are left out as warm-up, so that only the step times differ.
+        """
+        slower = replace(self.service, deployment=replace(self.service.deployment, step_factor=step_factor))
+        after = slower.report(self.sent, self.clients, self.report.slo)
+        after = replace(after, report=replace(after.report, skipped=self.report.skipped))
+        return after.beside([each.rerun(step_factor) for each in self.draws])
 
     @property
     def latencies_s(self) -> dict[str, Floats]:
@@ -143,7 +171,8 @@ class ServiceReport:
         if not self.clients.streaming:
             found = {"ttft": found["e2el"], "e2el": found["e2el"], "queue": found["queue"]}
         if self.clients.thinking_tokens is not None:
-            found["ttfv"] = statistic(self.latencies_s["ttfv"], partial(getattr, self.report, "length"))
+            own = statistic(self.latencies_s["ttfv"], partial(getattr, self.report, "length"))
+            found["ttfv"] = mean_of([own, *(each.metrics["ttfv"] for each in self.draws)]) if self.draws else own
         return found
 
     @property
@@ -175,7 +204,8 @@ class ServiceReport:
         """Share of all requests, abandoned and rejected ones included, that keep every bound of the SLO, 0 to 1."""
         seen, bounds_s = self.latencies_s, self.report.slo.bounds_s
         kept = [~(seen[name] > bound_s) for name, bound_s in bounds_s.items() if name in seen]
-        return float(np.logical_and.reduce(kept).mean()) * self.served_share if kept else self.served_share
+        own = float(np.logical_and.reduce(kept).mean()) * self.served_share if kept else self.served_share
+        return float(np.mean([own, *(each.within_share for each in self.draws)]))
 
     @property
     def busy_share(self) -> float:

@@ -81,7 +81,7 @@ def _plot_ttft(axes: "Axes", found: ServiceReport, edges_s: Floats, unit_s: floa
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
 
     ttft_ms = 1e3 * found.latencies_s["ttft"]
-    bin_of = np.digitize(found.run.requests.arrival_s, edges_s[1:-1])
+    bin_of = np.digitize(found.run.requests.arrival_s[found.report.skipped :], edges_s[1:-1])
     order = np.argsort(bin_of, kind="stable")
     bins = np.split(ttft_ms[order], np.searchsorted(bin_of[order], np.arange(1, len(edges_s) - 1)))
     quantiles = np.array([np.quantile(each, [0.5, 0.95]) if len(each) else (np.nan, np.nan) for each in bins])

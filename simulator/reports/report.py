@@ -112,6 +112,19 @@ class Report(Framed):
         return {name: share * float(each.mean()) for name, each in {**kept, "all": everyone}.items()}
 
     @property
+    def worst_bound(self) -> str:
+        """The metric whose bound most requests miss; "" where a queue grows without end, or nothing is bound.
+
+        Of bounds that equally many miss, all or none, the one whose tail is the most times its bound.
+        """
+        latencies = self.latencies_s
+        bounds_s = {name: bound for name, bound in self.slo.bounds_s.items() if not np.isnan(latencies[name]).all()}
+        if self.overloaded or not bounds_s:
+            return ""
+        times = {name: np.nanquantile(latencies[name], self.slo.share) / bound for name, bound in bounds_s.items()}
+        return min(times, key=lambda name: (self.within[name], -times[name]))
+
+    @property
     def meets_slo(self) -> bool:
         """Whether the demanded share of requests keeps every bound and no queue grows without end."""
         return self.within["all"] >= self.slo.share and not self.overloaded

@@ -99,11 +99,12 @@ def test_a_fleet_says_first_how_many_gave_up():
 
 
 def test_a_fleet_says_that_one_draw_of_few_requests_carries_its_verdict():
-    load = ("--isl", "128", "--osl", "8", "--rate", "4", "--slo", "ttft:1s")
+    load = ("--fail", "0@1s:1s", "--isl", "128", "--osl", "8", "--rate", "4", "--slo", "ttft:1s")
     said = "One draw of 300 requests carries this verdict; give 1,000, of which chance decides less."
     assert said in unwrapped(printed("fleet", *PLACE, *load, "--num-prompts", "300"))
     assert "One draw" not in printed("fleet", *PLACE, *load, "--num-prompts", "1000")
     assert "One draw" not in printed("fleet", *PLACE, *load[:-2], "--num-prompts", "300")
+    assert "first of 3 draws" in unwrapped(printed("fleet", *PLACE, *load[2:], "--num-prompts", "300"))
 
 
 def test_a_load_within_the_slo_names_the_rate_that_was_run_and_the_one_asked():

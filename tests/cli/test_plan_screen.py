@@ -17,7 +17,7 @@ from simulator.cli.answers.plan_screen import (
     verdict,
 )
 from simulator.cost.fleet_sizing import GrowingLoad, Scaling, Sizing
-from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit
+from simulator.cost.plan import FleetCheck, FleetPlan, Picked, PromptSplit, StepRange
 from simulator.cost.scenario import Scenario
 from simulator.deployment.deployment import deploy
 from simulator.hardware.prices import own_offer
@@ -148,7 +148,7 @@ def test_what_fleets_by_the_hour_cost_and_what_a_plan_stands_on():
 
 def test_a_plan_of_many_months_shows_some_and_the_last():
     made = planned(GrowingLoad(OpenLoop(1.0), growth_per_month=0.01, months=24))
-    assert [row["month"] for row in months_view(made, "").rows] == ["1", "5", "9", "13", "17", "21", "24"]
+    assert [row["month"] for row in months_view(made, "").rows] == ["1", "6", "11", "16", "21", "24"]
     assert "Months between: --format json, csv." in basis(made)
 
 
@@ -168,3 +168,22 @@ def test_the_cheapest_of_one_fleet_and_two_is_said_first():
     assert said[-1] == "Prompts split at 4,000 tokens: no fleet keeps the SLO."
     lonely = plan_result(nothing, {}, SLO, [])
     assert lonely.verdict[0] == f"No fleet keeps the SLO in simulation ({SLO})."
+
+
+def test_a_plan_says_what_it_takes_at_both_ends_of_its_interval():
+    """2.5 requests/s at 1.2 a replica with the shortest steps, 0.6 with the longest: 3 to 5 of them at $730 a month."""
+    load = GrowingLoad(OpenLoop(2.5))
+    made, short, long = (planned(load, each_per_s=each) for each in (1.0, 1.2, 0.6))
+    ranged = picked(made, 3)._replace(steps=StepRange(0.8, short, long))
+    said = "The 80% interval, by rates of the device's family, is 3 to 5 replicas where it is busiest"
+    assert verdict(ranged)[2] == f"{said}, $2,190 to $3,650 in all."
+    row = plan_result(Searched([made], [], ranged, []), {}, SLO, []).sections["checks"][-1]
+    assert [row[f"{key}_{end}"] for key in ("replicas", "usd") for end in ("low", "high")] == [3, 5, 2190, 3650]
+    assert (row["usd"], row["interval"]) == (2190, 0.8)
+    never = ranged._replace(steps=StepRange(0.8, short, None))
+    assert verdict(never)[2] == (
+        "In the 80% interval, by rates of the device's family, it may be that no number of replicas keeps the SLO."
+    )
+    short, long = (planned(load, each_per_s=each, priced=False) for each in (1.2, 0.6))
+    unpriced = ranged._replace(plan=planned(load, priced=False), steps=StepRange(0.8, short, long))
+    assert verdict(unpriced)[2] == f"{said}."

@@ -226,7 +226,8 @@ def test_what_breaks_by_hand():
     rejected = SimpleNamespace(rejected_share=0.2, **whole)
     assert rejected.slo.share > 0.8
     assert what_breaks(rejected) == "20.0% are rejected: too long"
-    slow = SimpleNamespace(rejected_share=0.0, overloaded=False, within={"all": 0.9496, "ttft": 0.9496}, **whole)
+    late = {"overloaded": False, "within": {"all": 0.9496, "ttft": 0.9496}, "worst_bound": "ttft"}
+    slow = SimpleNamespace(rejected_share=0.0, **late, **whole)
     assert what_breaks(slow) == "only 94.9% keep every bound (5.0% miss TTFT <= 1000 ms)"
 
 

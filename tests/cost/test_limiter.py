@@ -60,6 +60,13 @@ def test_the_known_resource_is_named(name):
     assert words.get(name, name) in found.sentence
 
 
+def test_a_bound_that_all_miss_is_explained_and_not_one_that_few_miss_by_far():
+    """Of 7 % long prompts each misses its TTFT many times over; but every request misses the TPOT, a little."""
+    found = at("llama-3.1-8b", "l4", (LONG_FEW, 20), "ttft:300ms,tpot:50ms", 0.05)
+    assert found.name == "bandwidth"
+    assert "of a decode step" in found.sentence
+
+
 def test_a_cache_with_room_for_the_next_prompt_s_window_is_no_limit():
     """Prompts of 640 tokens take 40 blocks and 3 of a window of 32: of 100, one that runs leaves 57 for the next."""
     windows = {"window": 32, "window_groups": 1, "window_blocks": 3}

@@ -225,6 +225,10 @@ def test_a_static_fleet_is_checked_for_an_hour_at_its_busiest_rate_without_its_s
     assert [(replicas, scaler) for replicas, scaler, _ in asked] == [(3, None), (2, None)]
     load = asked[0][-1]
     assert (load.arrivals.rate_per_s, load.request_count, load.seed) == (pytest.approx(2.4), round(2.4 * 3600), 1)
+    searched_with_1 = replace(made.scenario, workload=replace(made.scenario.workload, seed=1))
+    object.__setattr__(made.rates, "scenario", searched_with_1)
+    made.check("static", 1)
+    assert asked[-1][-1].seed == 2  # --seed 1: still other random numbers than those of the search
 
 
 def test_an_autoscaled_fleet_is_checked_from_three_hours_before_its_busiest_window_on() -> None:

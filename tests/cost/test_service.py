@@ -20,6 +20,7 @@ from simulator.simulation.sessions import Sessions
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, Uniform
 from simulator.workloads.workload import SharedPrefix, Workload
+from tests.support.commands import answer
 
 DEPLOYMENT = deploy("llama-3.1-8b", "h100-sxm")
 LOAD = Workload(OpenLoop(5.0), Independent(Fixed(500), Fixed(50)), 60)
@@ -136,6 +137,29 @@ def test_the_queue_of_a_fleet_grows_by_the_asked_rate_less_the_served_one():
     load = Workload(OpenLoop(400.0), Independent(Fixed(1000), Fixed(50)), 300)
     report = Service(deploy("llama-3.2-1b", "l4"), replicas=2).report(load.requests()).report
     assert report.queue_growth_per_s == pytest.approx(400 - report.requests_per_s)
+
+
+@pytest.mark.parametrize("load", [("--rate", "5"), ("--max-concurrency", "4", "--osl", "uniform:20:200")])
+def test_a_fleet_of_constant_replicas_is_counted_as_simulate_counts_it(load):
+    """Without warm-up and drain, with a mean over as many draws; so two ways to ask have one answer."""
+    options = (*load, "--replicas", "2", "--router", "round-robin", "--num-prompts", "300", "--slo", "ttft:50ms")
+    ours = fleet(*options)["fleets"][0]
+    theirs = answer("simulate", *BASE[1:], *options)["simulations"][0]
+    same = ("output_throughput", "p95_ttft_ms", "p95_tpot_ms", "p95_ttft_ms_high", "slo_attainment", "warm_up_requests")
+    assert {key: ours[key] for key in same} == pytest.approx({key: theirs[key] for key in same})
+
+
+def test_a_fleet_that_changes_is_counted_whole_and_drawn_once():
+    changing = fleet("--rate", "5", "--num-prompts", "100", "--fail", "0@5s:5s")["fleets"][0]
+    assert (changing["warm_up_requests"], changing["completed"]) == (0, 100)
+
+
+def test_a_fleet_s_first_screen_has_one_bill_and_its_details_have_the_others():
+    arguments = [*BASE, "--rate", "5", "--num-prompts", "50"]
+    short, whole = (CliRunner().invoke(build(each), each).stdout for each in (arguments, [*arguments, "--details"]))
+    assert "This run costs $" in short
+    assert "reserved" not in short
+    assert "reserved" in whole
 
 
 @pytest.mark.slow

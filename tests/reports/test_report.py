@@ -86,6 +86,20 @@ def test_slo_attainment_counts_every_bound():
     assert not report.meets_slo
 
 
+def test_the_worst_bound_is_the_one_that_most_requests_miss():
+    """TTFT of 110, 110 and 310 ms, TPOT of 10 ms: whatever a tail is over its bound, what all miss is worse."""
+    three = run([0.0, 1.0, 2.0], [100, 100, 300], [4, 4, 4])
+
+    def worst(slo: str) -> str:
+        return summarize(three, parse_slo(slo, 0.5), steady=False).worst_bound
+
+    assert worst("ttft:200ms,tpot:9ms") == "tpot"
+    assert worst("ttft:200ms,tpot:20ms") == "ttft"
+    assert worst("ttft:50ms,tpot:9ms") == "ttft"  # all miss both: 2.2 times its bound, and 1.1 times
+    assert worst("ttft:1s,tpot:11ms") == "tpot"  # none misses either: this one is closer to its bound
+    assert worst("") == ""
+
+
 def test_goodput_is_throughput_times_attainment():
     report = summarize(run([0.0, 0.0, 5.0], [100, 100, 100], [4, 4, 4]), Slo({"ttft": 0.2}), steady=False)
     assert vllm_result(report)["request_goodput"] == pytest.approx(1 / report.duration_s)

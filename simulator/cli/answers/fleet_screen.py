@@ -42,14 +42,17 @@ OF_ENGINES = (
 class Found(NamedTuple):
     """One fleet under one load, and what came of it.
 
-    `rate`: requests/s as asked, None in a closed loop and where all come at once. `sent`: requests that users meant to
-    send, those that were abandoned included.
+    `rate`: requests/s as asked, None in a closed loop and where all come at once.
     """
 
     workload: Workload
     rate: float | None
-    sent: Requests
     service: ServiceReport
+
+    @property
+    def sent(self) -> Requests:
+        """Requests that users meant to send, abandoned ones included; of several draws those of the first."""
+        return self.service.sent
 
     @property
     def endless(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientOptions, 
     notes += [held_out(rows, level), *technique_notes(deployments)]
     changes = [change for each in found for change in each.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    words = [*interval_notes(rows), OF_ENGINES]
+    words = [*interval_notes(rows), OF_ENGINES, *(said for each in found for said in _other_bills(each.service))]
     return Result(sections, views, list(dict.fromkeys(notes)), evidence(deployments), verdict=verdict, details=words)
 
 
@@ -78,7 +81,8 @@ def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
     """Return whether a fleet keeps the SLO and how many users gave up, under its name where it is one of several."""
     name = f"{found.service.describe()}: " if fleets > 1 else ""
     told = load_screen.verdict(row, found.service.report.slo)
-    if row["slo_attainment"] is not None and found.workload.is_random and draws_for(len(found.sent)) > 1:
+    is_few = found.workload.is_random and draws_for(len(found.sent)) > 1
+    if row["slo_attainment"] is not None and is_few and not found.service.draws:
         few = f"One draw of {counted(len(found.sent), 'request')} carries this verdict"
         told.append(f"{few}; give {ENOUGH_REQUESTS:,}, of which chance decides less.")
     told += _left_of_curve(found)
@@ -169,9 +173,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in names}
 
     def rerun(step_factor: float) -> Row:
-        service = replace(each.service, deployment=replace(deployment, step_factor=step_factor))
-        report = service.report(found.sent, each.clients, each.report.slo)
-        return without_network(_client_latencies(found._replace(service=report)))
+        return without_network(_client_latencies(found._replace(service=each.rerun(step_factor))))
 
     prediction = PredictionRange(deployment, regime, level, row)
     latencies = replace(prediction, found=without_network(row), again=rerun)
@@ -242,8 +244,7 @@ def _replicas_view(each: ServiceReport) -> View:
 
 def _prefix_cache_note(each: ServiceReport) -> str:
     share = each.saved_prefill_s / each.run.paid_s
-    worth = [f"${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()]
-    paid = f", worth {', '.join(worth)}" if worth else ""
+    paid = next((f", worth ${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()), "")
     there = f"{each.hit_rate:.0%} of the prompts' tokens were there"
     return f"Prefix cache: {there}, which saved {lasting(each.saved_prefill_s)} of prefill{paid}."
 
@@ -259,8 +260,8 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
         "rejected": len(run.rejected),
     }
     said = [
-        f"{len(run.row):,} of {len(found.sent):,} requests served, "
-        f"{report.output_tokens_per_s:,.0f} output tokens/s over {lasting(run.closed_s)}; "
+        f"{len(run.row):,} of {len(found.sent):,} requests served in {lasting(run.closed_s)}{_draws(each)}, "
+        f"{report.output_tokens_per_s:,.0f} output tokens/s; "
         f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
@@ -270,14 +271,27 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     said += _overload_notes(found)
     if deadline:
         said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
-    bills = [f"${usd:,.4g} {kind} ({rented})" for kind, (rented, usd) in _bills(each).items()]
-    if bills:
-        said.append(f"For this run, on the cheapest instances: {'; '.join(bills)}.")
+    said += [f"This run costs {_bill(*bill)}." for bill in list(_bills(each).items())[:1]]
     if row["cold_start_s"] is not None:
         said.append(f"A replica starts in {lasting(row['cold_start_s'])}.")
     if each.service.prefill_replicas:
         said.append(f"Caches move at {scaled(each.service.link_bytes_per_s, 'B/s')} per prefill replica.")
     return said
+
+
+def _draws(each: ServiceReport) -> str:
+    return f" (the first of {1 + len(each.draws)} draws, of which rates and latencies are means)" if each.draws else ""
+
+
+def _bill(kind: Commitment, rental: tuple[str, float]) -> str:
+    rented, usd = rental
+    return f"${usd:,.4g} {kind} ({rented})"
+
+
+def _other_bills(each: ServiceReport) -> list[str]:
+    """Say what the run costs at other prices than that of the first screen."""
+    others = "; ".join(_bill(*bill) for bill in list(_bills(each).items())[1:])
+    return [f"The run's share of other prices, of machines that are used beyond it: {others}."] if others else []
 
 
 def _overload_notes(found: Found) -> list[str]:

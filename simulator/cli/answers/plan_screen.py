@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simulator.cli.answers.deployment_columns import evidence
+from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.offer_columns import energy_guesses
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.numbers import count, number
@@ -13,11 +14,13 @@ from simulator.cost.plan import FleetCheck, FleetMonth, FleetPlan, Picked, Promp
 from simulator.errors import InfercastError
 from simulator.limits import known
 from simulator.questions.identity import identity
+from simulator.questions.row_intervals import ENDS
+from simulator.reports.interval_widths import basis_of
 from simulator.reports.provenance import Provenance
 from simulator.reports.slo import Slo
 from simulator.units import counted
 
-SHOWN_MONTHS = 6  # as many rows and the last month: the screen has 24 lines; json and csv have all
+SHOWN_MONTHS = 5  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
     "static": "always on, sized for the month's highest rate",
     "scheduled": "by the hour of the day",
@@ -68,7 +71,8 @@ def plan_result(
     views = [months_view(each, "") for each in shown]
     notes = [*(comparison(whole.plans) if len(whole.mixed) > 1 else ()), *(" ".join(basis(each)) for each in shown)]
     notes += technique_notes([each.scenario.deployment for each in shown])
-    checks = [_checked(each.plan, one) for each in chosen for one in (*each.failed, each.check)]
+    checks = [_checked(each.plan, one) for each in chosen for one in each.failed]
+    checks += [{**_checked(each.plan, each.check), **interval_row(each)} for each in chosen]
     months = [_checked(each, row) for search in every for each in search.plans for row in each.months]
     sections: dict[str, Sequence[Row]] = {"checks": checks, "months": months}
     power = energy_guesses() if any(each.pays_electricity for each in shown) else []
@@ -148,7 +152,36 @@ def verdict(picked: Picked) -> list[str]:
     busiest = f"Simulated in month {check.month}, where it is busiest, with {counted(check.replicas, 'replica')}"
     kept = f"keep the SLO, {best.scenario.slo}" if best.scenario.slo.bounds_s else "are served, without an SLO"
     said.append(f"{busiest}: {check.within:.1%} of requests {kept}{_one_less(best, check)}.")
-    return said + [_failed(each) for each in picked.failed]
+    return [*said, *_doubt(picked), *(_failed(each) for each in picked.failed)]
+
+
+def interval_row(picked: Picked) -> Row:
+    """Return the dollars of the chosen fleet over all months, and the intervals of these and of its replicas.
+
+    Replicas are without the spare ones. A low or a high of None: no number of replicas keeps the SLO.
+    """
+    kind, deployment = picked.check.kind, picked.plan.scenario.deployment
+    row: dict[str, Any] = {"usd": known(picked.plan.usd(kind))}
+    if picked.steps is None:
+        return row
+    for end, plan in zip(ENDS, (picked.steps.shortest, picked.steps.longest), strict=True):
+        row[f"replicas_{end}"] = plan and plan.most_at(plan.busiest)
+        row[f"usd_{end}"] = plan and known(plan.usd(kind))
+    return {**row, "interval": picked.steps.level, "interval_basis": basis_of(deployment)}
+
+
+def _doubt(picked: Picked) -> list[str]:
+    """Say how many replicas it may take, the spare ones among them, at which price."""
+    if picked.steps is None:
+        return []
+    row, spare = interval_row(picked), picked.plan.sizing.spare
+    interval = f"the {picked.steps.level:.0%} interval, by {BASES[row['interval_basis']]},"
+    if None in (row["replicas_low"], row["replicas_high"]):
+        return [f"In {interval} it may be that no number of replicas keeps the SLO."]
+    sizes = " to ".join(dict.fromkeys(str(row[f"replicas_{end}"] + spare) for end in ENDS))
+    replicas = f"{sizes} replica{'' if sizes == '1' else 's'} where it is busiest"
+    usd = "" if row["usd"] is None else " to ".join(dict.fromkeys(f"${row[f'usd_{end}']:,.0f}" for end in ENDS))
+    return [f"T{interval[1:]} is {replicas}{usd and f', {usd} in all'}."]
 
 
 def _one_less(best: FleetPlan, check: FleetCheck) -> str:

@@ -15,6 +15,7 @@ from simulator.cli.options.fleet_options import ClientOptions, FleetOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
+from simulator.cost.scenario import drawn
 from simulator.errors import InfercastError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
@@ -51,10 +52,13 @@ def command(
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
         service = fleet.service(deployment)
-        workload, requests, clients = behaviour.asked(sent(load, deployment))
+        workload, _, clients = behaviour.asked(sent(load, deployment))
+        counted = replace(load, request_count=workload.request_count)
+        loads = drawn(counted, deployment) if service.is_constant(clients) else [load]
         with progress_bar(str(deployment)) as progress:
-            served = service.report(requests, clients, slo, progress)
-        return Found(workload, rate, requests, served)
+            asked = (behaviour.asked(sent(each, deployment)) for each in loads)
+            first, *draws = [service.report(requests, who, slo, progress) for _, requests, who in asked]
+        return Found(workload, rate, first.beside(draws))
 
     found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:

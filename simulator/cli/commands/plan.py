@@ -10,6 +10,7 @@ from typing import Annotated
 
 from typer import Option
 
+from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.plan_screen import Searched, months_view, plan_result, verdict
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, ReportFile, grouped
@@ -112,6 +113,7 @@ def command(
     accepted: SloOptions,
     planned: PlanOptions,
     priced: OfferOptions,
+    interval_options: IntervalOptions,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,
 ) -> None:
@@ -140,7 +142,8 @@ def command(
 
     def searched(load: Workload) -> Searched:
         growing = demand.part(load.prompts.share) if load.prompts else demand
-        return search([partial(case, load, growing, each) for each in choices], planned)
+        found = search([partial(case, load, growing, each) for each in choices], planned)
+        return found._replace(picked=found.picked and found.picked.with_interval(interval_options.interval))
 
     with progress_bar("deployments") as progress:
         whole = searched(workload)
