@@ -9,6 +9,7 @@ from simulator.arrays import Bools, Floats
 from simulator.cost.bounds import Bounds
 from simulator.cost.mean_steps import decode_step, prompt_step
 from simulator.deployment.deployment import Deployment
+from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Op
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
@@ -19,14 +20,14 @@ MUCH, MOST = 0.25, 0.5  # of requests, of a latency or of the time that requests
 GAIN = 1.1  # times the highest rate: a limit that costs less is not what limits
 TAIL = 0.95  # quantile from which latencies are looked into
 WAITS_IN = {"queue": "ttft"}  # the queue time is a part of the TTFT
-RESOURCES = {"compute": "compute", "memory": "bandwidth", "link": "link", "overhead": "host"}
+NAMES = {"compute": "compute", "memory": "bandwidth", "overhead": "overhead"}  # of what binds; links have their own
 EXPLAINED = {
     "compute": "the device's arithmetic",
     "bandwidth": "the device's memory bandwidth",
     "link": "the link between devices",
     "network": "the network between nodes",
     "PCIe": "PCIe",
-    "host": "the host (launches, scheduling)",
+    "overhead": "overhead (starts of kernels, latencies, the host)",
 }
 
 
@@ -148,7 +149,7 @@ def _resource(deployment: Deployment, seen: Explanation, metric: str) -> Limiter
         total = sum(float(cost.seconds) for cost in costs)
         ops: list[Op | None] = [*model.ops, *model.draft_ops, None]
         for op, cost in zip(ops, costs, strict=True):
-            name = _link(deployment, op) if cost.bound == "link" else RESOURCES[cost.bound]
+            name = _link(deployment.hardware, op) if op is not None and cost.bound == "link" else NAMES[cost.bound]
             seconds[name] = seconds.get(name, 0.0) + weight * float(cost.seconds) / total
     name = max(seconds, key=lambda each: seconds[each])
     of = {"tpot": "of a decode step", "ttft": "of the time before a first token"}.get(metric, "of the time in steps")
@@ -157,10 +158,8 @@ def _resource(deployment: Deployment, seen: Explanation, metric: str) -> Limiter
     return Limiter(name, f"{EXPLAINED[name]} takes {seconds[name]:.0%} {of}{most}{piles}")
 
 
-def _link(deployment: Deployment, op: Op | None) -> str:
+def _link(hardware: Hardware, op: Op) -> str:
     """Return which link an op uses: between nodes, PCIe where the devices have none of their own, or that link."""
-    if op is not None and op.rate == "host_link":
-        return "PCIe"
-    if deployment.hardware.nodes(deployment.tp * deployment.layout.dp) > 1:
+    if op.rate != "host_link" and hardware.nodes(op.link_devices) > 1:
         return "network"
-    return "link" if deployment.hardware.link else "PCIe"
+    return "link" if hardware.link and op.rate != "host_link" else "PCIe"

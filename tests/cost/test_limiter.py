@@ -7,7 +7,7 @@ import pytest
 
 from simulator import Scenario, Settings, Workload, default_layout, deploy, load_model, parse_slo
 from simulator.cost.bounds import bounds
-from simulator.cost.limiter import limiter
+from simulator.cost.limiter import _link, limiter
 from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
 from simulator.reports.report import summarize
@@ -47,7 +47,7 @@ CASES = {
     "link": ("llama-3.1-70b", "h100-sxm", (1000, 100), "ttft:3s", 1.0, {"tp": 8, "slow_link": True}),
     "network": ("llama-3.1-70b", "h100-sxm", (2000, 10), "ttft:5s", 15.0, {"tp": 16}),
     "PCIe": ("llama-3.1-8b", "rtx-4090", (2000, 10), "ttft:3s", 6.1, {"tp": 4}),
-    "host": ("qwen3-0.6b", "b200-sxm", (10, 300), "tpot:2ms", 245.0, {}),
+    "overhead": ("qwen3-0.6b", "b200-sxm", (10, 300), "tpot:2ms", 245.0, {}),
 }
 
 
@@ -58,6 +58,14 @@ def test_the_known_resource_is_named(name):
     assert found.name == name
     words = {"KV cache": "KV-cache capacity", "long prompts": "the longest prompts", "compute": "arithmetic"}
     assert words.get(name, name) in found.sentence
+
+
+def test_a_collective_within_a_node_is_of_its_link_though_others_leave_it():
+    """DeepSeek-V3 over two nodes: attention sums over eight devices of one node, experts are in both."""
+    layout = default_layout(load_model("deepseek-v3"), tp=8, dp=2, ep=16)
+    deployment = deploy("deepseek-v3", "h100-sxm", layout=layout)
+    used = {op.rate: _link(deployment.hardware, op) for op in deployment.ops if op.link_devices > 1}
+    assert (used["all_reduce"], used["all_to_all"]) == ("link", "network")
 
 
 def test_a_bound_that_all_miss_is_explained_and_not_one_that_few_miss_by_far():
