@@ -106,6 +106,16 @@ class MemoryPlan(Framed):
         return max(0, int(self.cache_bytes // self.block_bytes) - spare) if self.block_bytes else 0
 
     @property
+    def error_bytes(self) -> float:
+        """Bytes by which the KV cache of an engine may differ from the plan, on each device."""
+        return CACHE_ERROR * self.total_bytes
+
+    @property
+    def fits_barely(self) -> bool:
+        """Whether an error of the plan would take half of the KV cache or more."""
+        return self.cache_bytes < 2 * self.error_bytes
+
+    @property
     def rank_blocks(self) -> int:
         """KV-cache blocks of one rank of data-parallel attention, which holds its sequences whole; else all blocks.
 

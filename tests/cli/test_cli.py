@@ -278,6 +278,30 @@ def test_the_verdict_says_what_a_cache_holds_as_its_layers_keep_it(model, said):
     assert said in " ".join(told.split())
 
 
+def test_a_sweep_of_memory_says_which_fit_and_heads_its_columns_with_names():
+    """What engines set by default (1,024 sequences on H100, 256 on L40S) is no setting that was asked for."""
+    asked = ("memory", "--model", "llama-3.3-70b", "--hardware", "l40s,h200-sxm", "--tp", "1,2")
+    told = infercast(*asked).stdout
+    assert told.startswith("1 of 4 fit: h200-sxm TP 2.\n")
+    heads = told.partition("bf16 cache\n")[2].splitlines()[:2]
+    assert [each.split() for each in heads] == [
+        ["l40s", "l40s", "h200-sxm", "h200-sxm"],
+        ["TP", "1", "TP", "2", "TP", "1", "TP", "2"],
+    ]
+    assert "max seqs" not in told
+    assert "max seqs 64" in infercast(*MEMORY, "--max-num-seqs", "32,64").stdout
+
+
+def test_a_cache_that_an_error_of_the_plan_may_take_fits_barely():
+    asked = ("memory", "--model", "llama-3.3-70b", "--hardware", "h100-sxm,h200-sxm", "--tp", "2")
+    assert "2 of 2 fit. Barely: h100-sxm; an error of the plan" in infercast(*asked).stdout
+    alone = infercast(*asked[:4], "h100-sxm", "--tp", "2").stdout
+    assert alone.startswith("Fits barely: its KV cache of 4.30 GiB holds 28,160 tokens")
+    assert "The plan of a cache may be off by 3.96 GiB: start the engine to see." in alone
+    assert "memory plan: error of the KV cache" in alone
+    assert infercast(*asked[:4], "h200-sxm", "--tp", "2").stdout.startswith("Fits: ")
+
+
 def test_memory_under_three_conventions():
     rows = answer(*MEMORY, "--engine", "vllm,tensorrt-llm,llama.cpp", "--context", "4096")["plans"]
     assert [row["convention"] for row in rows] == ["of_total", "of_free", "reserved"]

@@ -49,10 +49,14 @@ def _other_settings(rows: Sequence[Row], told: Collection[str]) -> list[Column]:
     return [Column("settings", "settings", kept, left=True)] if set.union(*words) - known else []
 
 
-def side_by_side(what: str, rows: Sequence[Row], columns: Sequence[Column]) -> View:
-    """Return a table in which each row is a column, headed by what varies among the deployments."""
-    title, varying = common(rows)
-    named = [{**row, "name": "\n".join(str(row[each.key]) for each in varying)} for row in rows]
+def side_by_side(what: str, rows: Sequence[Row], columns: Sequence[Column], asked: Sequence[Row] = ()) -> View:
+    """Return a table in which each row is a column, headed by what varies among the deployments.
+
+    `asked`: their identity, where `rows` hold under the same keys what the engine makes of it.
+    """
+    title, varying = common(asked or rows)
+    heads = ["\n".join(_named_cells(varying, row)) for row in asked or rows]
+    named = [{**row, "name": head} for row, head in zip(rows, heads, strict=True)]
     return View(f"{what}: {title}", (Column("name", ""), *columns), named, upright=True)
 
 
@@ -65,7 +69,11 @@ def labels_of(deployments: Sequence[Deployment], known: Collection[str] = ()) ->
 
 def label(columns: Iterable[Column], row: Row) -> str:
     """Return the cells of a row in a line: words as they are, numbers behind their heading."""
-    return " ".join(each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in columns)
+    return " ".join(_named_cells(columns, row))
+
+
+def _named_cells(columns: Iterable[Column], row: Row) -> list[str]:
+    return [each.cell(row) if each.left else f"{each.heading} {each.cell(row)}" for each in columns]
 
 
 def evidence(

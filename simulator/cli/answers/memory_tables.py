@@ -1,11 +1,12 @@
 """Where the memory of a device goes, as a row and as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simulator.cli.answers.deployment_columns import side_by_side
 from simulator.cli.numbers import count
 from simulator.cli.output import Column, Row, View
+from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
 from simulator.deployment.memory import MemoryPlan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -14,10 +15,10 @@ from simulator.questions.identity import identity
 from simulator.units import MIB, gibibytes
 
 
-def ledger_view(ledger: Sequence[Row]) -> View:
+def ledger_view(ledger: Sequence[Row], deployments: Iterable[Deployment]) -> View:
     """Return the table of memory plans side by side, each a column, of rows that `plan_row` made."""
     columns = [each for each in LEDGER if each.key not in OPTIONAL or any(row[each.key] for row in ledger)]
-    return side_by_side("Memory of each device", ledger, columns)
+    return side_by_side("Memory of each device", ledger, columns, [identity(each) for each in deployments])
 
 
 def misfit(plan: MemoryPlan) -> DoesNotFitError | None:

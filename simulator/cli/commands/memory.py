@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.answers.deployment_columns import common, evidence
+from simulator.cli.answers.deployment_columns import common, evidence, labels_of
 from simulator.cli.answers.memory_tables import ledger_view, misfit, plan_row
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.complaint import complain
@@ -15,10 +15,11 @@ from simulator.cli.numbers import count
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, emit, tried
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.memory import CACHE_ERROR, MemoryPlan, memory_plan
 from simulator.errors import InfercastError
+from simulator.questions.identity import identity
 from simulator.questions.words import whole_numbers
-from simulator.reports.provenance import memory_basis
+from simulator.reports.provenance import Provenance, memory_basis
 from simulator.units import gibibytes
 
 CONVENTIONS = {  # how an engine sizes its KV cache: `memory.convention` of its preset (engines/engine.py)
@@ -78,11 +79,14 @@ def command(asked: DeploymentOptions, lengths: ContextOptions, form: OutputForma
     if too_long and not any(sequences):
         raise too_long[0]
     rows: list[Row] = [{**plan, **each} for plan, fitting in zip(ledger, sequences, strict=True) for each in fitting]
-    views = [ledger_view(ledger)]
+    views = [ledger_view(ledger, deployments)]
     if fitting := [row for row in rows if row["fits"]]:
-        views.append(View("Sequences side by side", (*common(ledger)[1], *SEQUENCES), fitting))
+        varying = common([identity(each) for each in deployments])[1]
+        views.append(View("Sequences side by side", (*varying, *SEQUENCES), fitting))
     notes = [*dict.fromkeys(_convention(each) for each in deployments), *technique_notes(deployments)]
     rests_on = evidence(deployments, memory_basis)
+    if any(row["fits"] and plan.fits_barely for row, plan in zip(ledger, plans, strict=True)):
+        rests_on.append(Provenance("memory plan", "error of the KV cache", float(CACHE_ERROR), CACHE_ERROR.source))
     emit(Result({"plans": rows}, views, notes, rests_on, [*refused, *too_long], verdict=_verdict(plans, ledger)), form)
     for error in misfits:
         complain(f"error: {error}")
@@ -94,22 +98,40 @@ def _verdict(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> list[str]:
     """Return whether a plan fits and how much its cache holds, or how many of several fit."""
     first, *others = ledger
     if others:
-        return [f"{sum(row['fits'] for row in ledger)} of {len(ledger)} fit."]
+        return [_which_fit(plans, ledger)]
     if error := misfit(plans[0]):
         is_weights = plans[0].weight_bytes > plans[0].total_bytes - plans[0].unused_bytes
         weights = f"{gibibytes(first['weight_bytes'])} of weights in {gibibytes(first['memory_bytes'])} of memory"
         because = weights if is_weights else f"{error.given}: {error.because}"
         return [f"Does not fit: {because}."]
-    each = f" on each of {ranks} ranks" if (ranks := plans[0].deployment.layout.dp) > 1 else ""
-    if not any(plans[0].deployment.model.attention_layers):
-        states = f"{gibibytes(first['cache_bytes'])}{each} hold the states of {first['blocks']:,} sequences"
-        return [f"Fits: no layer caches tokens; {states}, of up to {first['max_context_tokens']:,} tokens each."]
-    held = f"its KV cache of {gibibytes(first['cache_bytes'])}{each} holds {first['cache_tokens']:,} tokens"
-    held += " in all" if each else ""
-    longest = f"the longest sequence may have {first['max_context_tokens']:,}"
-    if not plans[0].groups.limited:
-        return [f"Fits: {held}, {longest}."]
-    return [f"Fits: {held} of short sequences and more of long ones, which not all layers keep whole; {longest}."]
+    if not plans[0].fits_barely:
+        return [f"Fits: {_held(plans[0])}."]
+    off = gibibytes(plans[0].error_bytes)
+    return [f"Fits barely: {_held(plans[0])}.", f"The plan of a cache may be off by {off}: start the engine to see."]
+
+
+def _held(plan: MemoryPlan) -> str:
+    """Return what the cache of a plan holds."""
+    each = f" on each of {ranks} ranks" if (ranks := plan.deployment.layout.dp) > 1 else ""
+    cache = f"{gibibytes(plan.cache_bytes)}{each}"
+    if not any(plan.deployment.model.attention_layers):
+        states = f"{cache} hold the states of {plan.num_blocks:,} sequences"
+        return f"no layer caches tokens; {states}, of up to {plan.max_context_tokens:,} tokens each"
+    held = f"its KV cache of {cache} holds {plan.cache_tokens:,} tokens{' in all' if each else ''}"
+    longest = f"the longest sequence may have {plan.max_context_tokens:,}"
+    if not plan.groups.limited:
+        return f"{held}, {longest}"
+    return f"{held} of short sequences and more of long ones, which not all layers keep whole; {longest}"
+
+
+def _which_fit(plans: Sequence[MemoryPlan], ledger: Sequence[Row]) -> str:
+    """Return how many of several plans fit, which, where not all do, and which of these fit barely."""
+    names = labels_of([plan.deployment for plan in plans])
+    fitting = [name for name, row in zip(names, ledger, strict=True) if row["fits"]]
+    which = f": {', '.join(fitting)}" if 0 < len(fitting) < len(names) else ""
+    barely = [name for name, plan in zip(names, plans, strict=True) if name in fitting and plan.fits_barely]
+    doubt = f" Barely: {', '.join(barely)}; an error of the plan may take half of the cache or all." if barely else ""
+    return f"{len(fitting)} of {len(ledger)} fit{which}.{doubt}"
 
 
 def _sequence_rows(plan: MemoryPlan, lengths: ContextOptions) -> list[Row]:

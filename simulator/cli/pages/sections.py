@@ -150,7 +150,7 @@ def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> 
     labels = [label or str(each) for label, each in zip(labels, deployments, strict=True)]
     said = "Memory of each device; what is left for the KV cache decides how many sequences run at once"
     picture = drawn(memory_panel(labels, stacks), "memory", said, wide=True)
-    view = ledger_view(ledger)
+    view = ledger_view(ledger, deployments)
     named = [{**row, "name": label} for row, label in zip(ledger, labels, strict=True)]
     return PageSection("memory", "Where the memory goes", [picture, table_of(replace(view, rows=named))])
 
