@@ -94,7 +94,7 @@ class LightBounds:
     @property
     def has_experts(self) -> bool:
         """Whether tokens are routed to some of many experts."""
-        return any(op.experts for op, *_ in self._ops)
+        return self.model.is_routed
 
     def device_s(self, hardware: Hardware) -> float:
         """Return the seconds of one device per request: of each op the longer of its FLOPs and its cache's bytes.

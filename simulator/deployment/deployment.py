@@ -9,7 +9,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
-from simulator.deployment.layouts import running_layout
+from simulator.deployment.layouts import refuse_degrees_of_experts, running_layout
 from simulator.deployment.model_ops import ops_of_model
 from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
 from simulator.deployment.setting_names import configure
@@ -72,8 +72,8 @@ class Deployment:
         self._refuse_drafts()
         self._refuse_steps_at_once()
         refuse_layers_on_host(self.model, self.engine, self.settings.offload)
-        if not any(op.experts for op in self.ops):
-            self._refuse_without_experts()
+        refuse_degrees_of_experts(self.model, self.layout.ep, self.layout.dp)
+        self._refuse_format_of_experts()
         self.ops, self.draft  # noqa: B018  raises where the layout does not divide the model or its draft model
 
     def _refuse_platform(self) -> None:
@@ -84,16 +84,11 @@ class Deployment:
             given = f"{stored} weights in {self.engine.id} on {self.hardware.id}"
             raise NotModelledError(given, f"it has no kernels for them there ({platform.origin.text})", platform.advice)
 
-    def _refuse_without_experts(self) -> None:
-        stored, ep, dp = self.layout.weight_dtype, self.layout.ep, self.layout.dp
-        if number_format(stored).covers == "experts":
+    def _refuse_format_of_experts(self) -> None:
+        stored = self.layout.weight_dtype
+        if number_format(stored).covers == "experts" and not self.model.is_routed:
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
-        if dp > 1:
-            given, because = f"dp {dp} for {self.model.id}", "ranks of a model without experts are replicas"
-            raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
-        if ep > 1:
-            raise NotModelledError(f"ep {ep} for {self.model.id}", "the model has no experts to spread", "Leave ep out")
 
     def _refuse_drafts(self) -> None:
         if not self.draft_tokens:

@@ -54,7 +54,7 @@ def default_layout(
     """Return a layout; `dtypes` names the number formats of weights and KV cache, "" for the checkpoint's own.
 
     Weights in "fp4" get the checkpoint's kind of it (`Model.fp4_dtype`). Raises InfercastError for `dtypes` that are
-    not two, ProfileError for an unknown format.
+    not two, ProfileError for an unknown format, NotModelledError as `refuse_degrees_of_experts` and `Layout` do.
 
     >>> from simulator.models.model import load_model
     >>> layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
@@ -64,5 +64,17 @@ def default_layout(
     if isinstance(dtypes, str) or len(dtypes) != 2:
         because = "they are two formats, of the weights and of the KV cache"
         raise InfercastError(f"dtypes {dtypes!r}", because, 'Give, say, ("fp8", ""): "" is the checkpoint\'s own')
+    refuse_degrees_of_experts(model, ep, dp)
     weights, cached = model.checkpoint_format(named_format(dtypes[0])), cache_format(dtypes[1])
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)
+
+
+def refuse_degrees_of_experts(model: Model, ep: int, dp: int) -> None:
+    """Raise NotModelledError where experts of a model that has none would be spread, or its attention be copied."""
+    if model.is_routed:
+        return
+    if dp > 1:
+        given, because = f"dp {dp} for {model.id}", "ranks of a model without experts are replicas"
+        raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
+    if ep > 1:
+        raise NotModelledError(f"ep {ep} for {model.id}", "the model has no experts to spread", "Leave ep out")

@@ -82,8 +82,7 @@ class Layout:
         group = self.tp * self.dp
         if self.dp > 1 and self.ep != group:
             given = f"ep {self.ep} with tp {self.tp} and dp {self.dp}"
-            advice = f"Give ep {group}, or leave dp out where the model has no experts"
-            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", advice)
+            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", f"Give ep {group}")
         if self.ep not in (1, group):
             given = f"ep {self.ep} with tp {self.tp}"
             advice = f"Give ep 1 or {self.tp}" if self.tp > 1 else f"Give ep 1, or tp {self.ep} too"

@@ -84,10 +84,14 @@ class Model(Profile):
         >>> load_model("deepseek-v3").checkpoint_format("fp8")
         'fp8-block'
         """
-        routed = any(isinstance(block.ffn, MixtureOfExperts) for block in self.blocks.values())
-        linear = {} if routed else {"mxfp4": "mxfp4-w4a4"}
+        linear = {} if self.is_routed else {"mxfp4": "mxfp4-w4a4"}
         blocks = {"fp8": "fp8-block"} if self.weight_dtype == "fp8-block" else {}
         return {"nvfp4": self.fp4_dtype, "int4": self.int4_dtype, **blocks, **linear}.get(stated, stated)
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether layers send tokens to some of many experts."""
+        return any(isinstance(block.ffn, MixtureOfExperts) for block in self.blocks.values())
 
     @property
     def published_fp8(self) -> str:

@@ -14,7 +14,7 @@ from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
-from simulator.models.model import Model, checkpoint, load_model
+from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
@@ -238,8 +238,7 @@ def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
     replicas.
     """
     setup, model = recipe.setup, recipe.model
-    routed = _is_routed(model.id)
-    pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if routed else 1
+    pp, tp, dp = max(1, setup.pp), setup.tp, setup.dp if model.is_routed else 1
     if setup.engine_setting("enable_attention_dp") == "true" and dp <= 1:
         tp, dp = 1, setup.tp  # the column's label is the size of the group
     elif tp and setup.ep > 1 and not setup.dp and tp * setup.ep == setup.devices:
@@ -253,11 +252,6 @@ def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
     whole = setup.ep > 1 or _cuts_scales(model, layout, tp)
     ep = tp * dp if dp > 1 or (whole and tp > 1) else 1
     return replace(layout, tp=tp, pp=pp, ep=ep, dp=dp)
-
-
-@cache
-def _is_routed(model: str) -> bool:
-    return any(op.experts for op in load_model(model).ops())
 
 
 def _cuts_scales(model: Model, layout: Layout, tp: int) -> bool:

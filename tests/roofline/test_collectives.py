@@ -266,6 +266,12 @@ def test_ranks_of_a_dense_model_are_replicas():
         placed("llama-3.1-8b", dp=2, ep=2)
 
 
+@pytest.mark.parametrize(("degrees", "told"), [({"dp": 2}, "Leave dp out"), ({"ep": 2}, "Leave ep out")])
+def test_a_dense_model_is_never_advised_degrees_that_are_refused(degrees, told):
+    with pytest.raises(NotModelledError, match=told):
+        default_layout(load_model("llama-3.1-8b"), **degrees)
+
+
 def test_a_format_of_experts_is_refused_where_there_are_none():
     with pytest.raises(NotModelledError, match=r"fp8-experts for llama-3\.1-8b: it holds routed experts alone"):
         placed("llama-3.1-8b", weights="fp8-experts")
