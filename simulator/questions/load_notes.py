@@ -17,9 +17,8 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
     """Return sentences about one simulated load: throughput, what limits it, what was rejected, whether it piles up."""
     rejected = rejection_notes(each.run for each in (report, *report.draws))
     if report.endless:
-        grows = f"the queue grows by {report.queue_growth_per_s:.3g} requests per second"
-        grown = "TTFT, E2EL and queue time grow with it, and a p95 of them does not exist"
-        return [f"OVERLOADED, {grows}: {grown}.", *rejected]
+        grows = f"grow with the queue, by {report.queue_growth_per_s:.3g} requests per second"
+        return [f"TTFT, E2EL and queue time {grows}: a p95 of them does not exist.", *rejected]
     said = [
         f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",

@@ -123,8 +123,7 @@ class WorkloadQuestion:
             count = self._count(ROUNDS * share, replicas)
             return None, replace(template, arrivals=ClosedLoop(share), request_count=count)
         if not self.request_rate:
-            given = "neither --request-rate nor --max-concurrency"
-            raise WorkloadError(given, "nobody sends anything", "Give, say, --request-rate 2")
+            raise WorkloadError("no --request-rate", "nobody sends anything", "Give, say, --request-rate 2")
         rate = number(self.request_rate, "--request-rate")
         at_once = math.isinf(rate) and rate > 0
         count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)

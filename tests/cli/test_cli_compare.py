@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cli.answers.compare_screen import ties, verdict
+from simulator.cli.answers.compare_screen import table, ties, verdict
 from simulator.cost.search import Search
 from simulator.models.layout import Layout
 from tests.support.commands import refused
@@ -245,3 +245,11 @@ def test_own_prices_and_devices_without_one():
     assert "$219 a month" in own or "a month" in own
     none = json.loads(run(*ASKED, *SLO, "--hardware", "m2-ultra,gb10", "--request-rate", "0.02", "--format", "json"))
     assert all(row["usd_per_hour"] is None or math.isfinite(row["usd_per_hour"]) for row in none["answers"])
+
+
+def test_dollars_without_an_upper_end_go_up_from_the_lower_one():
+    figures = {"replicas": 1, "usd_per_hour": 0.8, "p95_ttft_ms": 1.0, "p95_tpot_ms": 1.0, "load_of_capacity": 0.5}
+    row = {"model": "a", "deployment": "1 x l40s", "limiter": "compute", **figures}
+    dollars = zip(("", "_low", "_high"), (2.46, 1.5, None), strict=True)
+    shown = table([row | {f"usd_per_million_output_tokens{end}": each for end, each in dollars}])
+    assert [each.cell(shown.rows[0]) for each in shown.columns if each.heading == "$/M out"] == ["2.46 (1.5 up)"]

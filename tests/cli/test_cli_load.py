@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -101,7 +102,15 @@ def test_the_tables_of_cost_fit_a_hundred_columns():
 
 def test_overload_is_said():
     text = printed("simulate", *DEPLOYMENT, "--workload", "chat", "--num-prompts", "3000", "--rate", "20")
-    assert "OVERLOADED, the queue grows by" in text
+    told = " ".join(text.split())
+    assert re.match(r"Overloaded: 20 requests/s come, \d\.\d+ are served; .* `infercast cost` says how many", told)
+    assert re.search(r"TTFT, E2EL and queue time grow with the queue, by 1\d\.\d requests per second", told)
+
+
+@pytest.mark.parametrize("command", ["cost", "report", "compare", "plan"])
+def test_who_gives_no_rate_is_told_of_no_option_that_the_command_lacks(command):
+    told = refused(command, *DEPLOYMENT, "--workload", "chat", "--slo", "ttft:1s")
+    assert told == "infercast: error: no --request-rate: nobody sends anything. Give, say, --request-rate 2.\n"
 
 
 @pytest.mark.parametrize("command", ["cost", "report", "compare", "plan"])
@@ -206,6 +215,7 @@ def test_tune_says_what_to_set_and_by_how_much_it_is_better():
     text = printed("tune", *DEPLOYMENT, *options, *fixed)
     assert text.splitlines()[0].startswith("llama-3.1-8b (bf16) on l40s: ")
     assert "req/s within the SLO instead of" in text.splitlines()[0]
+    assert re.search(r"with the defaults .*; on other random numbers than the search's \+\d+%\.", text)
     found = json.loads(printed("tune", *DEPLOYMENT, *options, *fixed, "--format", "json"))
     default, best = found["tuned"]
     assert (default["which"], default["flags"], best["flags"].split()[:2]) == ("default", "", ["--max-num-seqs", "64"])

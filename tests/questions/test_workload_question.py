@@ -142,7 +142,7 @@ PRESET = {"workload": "chat", "input_len": "", "output_len": ""}
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({}, "neither --request-rate nor --max-concurrency: nobody sends anything"),
+        ({}, "no --request-rate: nobody sends anything"),
         ({"input_len": "", "output_len": "", "request_rate": "1"}, "no workload: the lengths of the requests"),
         ({"output_len": "", "request_rate": "1"}, "a request has a prompt and an output"),
         ({"workload": "chat", "request_rate": "1"}, "--workload with --isl and --osl: they say different things"),

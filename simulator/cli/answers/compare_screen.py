@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from simulator.cli.answers.interval_columns import BASES
+from simulator.cli.answers.interval_columns import BASES, ends
 from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.layout import Command
 from simulator.cli.numbers import count, number, percent
@@ -143,9 +143,9 @@ def table(rows: list[Row]) -> View:
         middle, low, high = row_value
         if middle is None:
             return "no price"
-        if low == high:
+        if low is None or low == high:
             return number(3)(middle)
-        return f"{number(3)(middle)} ({number(2)(low) if low else '-'}-{number(2)(high) if high else 'inf'})"
+        return f"{number(3)(middle)} ({ends(low, high, number(2))})"
 
     keys = [f"usd_per_million_output_tokens{end}" for end in ("", "_low", "_high")]
     shown = [{**row, "per_million": tuple(row[key] for key in keys)} for row in rows]
@@ -308,7 +308,9 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     launch = launch_notes(best.found.scenario.deployment, each)
     formats = ((each.found.candidate.layout.weight_dtype, each.found.candidate.model.weight_dtype) for each in compared)
     narrower = any(stored != own for stored, own in formats)
-    notes = [*why, excluded(search, options), "", *launch, "", FOOT, *([QUALITY] if narrower else [])]
+    endless = any(row["usd_per_hour"] and row["replicas_high"] is None for row in rows)
+    foot = [FOOT, *([ENDLESS] if endless else []), *([QUALITY] if narrower else [])]
+    notes = [*why, excluded(search, options), "", *launch, "", *foot]
     said = [verdict(compared, rows, surest), *_unbounded(slo, rows[0])]
     return Result({"answers": rows}, [table(rows)], notes, verdict=said)
 
@@ -328,6 +330,7 @@ def guessed(best: Compared) -> list[str]:
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
+ENDLESS = '"up": in a slow case no number of replicas keeps the SLO.'
 FOOT = (
     'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as far off as past '
     "predictions were. --details: all."

@@ -304,8 +304,7 @@ def _overload_notes(found: Found) -> list[str]:
         return []
     if found.endless:
         names = ", ".join(name.upper() for name in found.endless if name in service.metrics)
-        grows = f"{queue} grows by {per_s:.3g} requests per second"
-        return [f"OVERLOADED, {grows}: {names} grow with it, and a p95 of them does not exist."]
+        return [f"{names} grow with {queue}, by {per_s:.3g} requests per second: a p95 of them does not exist."]
     grew = f"in the second half of the requests {queue} grew by {per_s:.3g} per second"
     return [f"OVERLOADED, {grew}; a longer run would have other percentiles."]
 

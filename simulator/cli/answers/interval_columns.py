@@ -1,6 +1,6 @@
 """Tables of the intervals of predicted numbers, and the option that sets their level."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -25,13 +25,13 @@ class IntervalColumn(Column):
     """A column that prints the interval of a value, from `<key>_low` and `<key>_high` of a row.
 
     >>> IntervalColumn("ttft_ms", "TTFT ms", number(3)).cell({"ttft_ms_low": 10.0, "ttft_ms_high": None})
-    '10.0-inf'
+    '10.0 up'
     """
 
     def cell(self, row: Row) -> str:
-        """Return both ends as text; a dash for no interval, inf for no upper end."""
+        """Return both ends as text; a dash for no interval, "up" for no upper end."""
         low, high = row[f"{self.key}_low"], row[f"{self.key}_high"]
-        return "-" if low is None else f"{self.show(low)}-{'inf' if high is None else self.show(high)}"
+        return "-" if low is None else ends(low, high, self.show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RangedColumn(Column):
     """A column that prints a value times `factor` and, in brackets, its interval with two digits at each end.
 
     >>> RangedColumn("ttft_s", "TTFT ms", factor=1e3).cell({"ttft_s": 0.01234, "ttft_s_low": 0.01, "ttft_s_high": None})
-    '12.3 (10-inf)'
+    '12.3 (10 up)'
     """
 
     factor: float = 1.0
@@ -49,8 +49,17 @@ class RangedColumn(Column):
         value, low, high = row[self.key], row[f"{self.key}_low"], row[f"{self.key}_high"]
         if value is None:
             return "-"
-        shown, end = number(3, self.factor)(value), number(2, self.factor)
-        return shown if low is None or low == high else f"{shown} ({end(low)}-{'inf' if high is None else end(high)})"
+        shown = number(3, self.factor)(value)
+        return shown if low is None or low == high else f"{shown} ({ends(low, high, number(2, self.factor))})"
+
+
+def ends(low: float, high: float | None, show: Callable[[float], str]) -> str:
+    """Return both ends of an interval as text; one without an upper end goes up from its lower one.
+
+    >>> ends(1.5, 4.0, str), ends(1.5, None, str)
+    ('1.5-4.0', '1.5 up')
+    """
+    return f"{show(low)} up" if high is None else f"{show(low)}-{show(high)}"
 
 
 BASIS = Column("interval_basis", "rests on", left=True)
@@ -83,13 +92,13 @@ def intervals_by_metric(
 
 
 def interval_notes(rows: Iterable[Row]) -> list[str]:
-    """Return the notes under tables of intervals: what they rest on, and what inf means where one has no upper end."""
+    """Return the notes under tables of intervals: what they rest on, and why one has no upper end."""
     lows = ((row, key) for row in rows for key, value in row.items() if key.endswith("_low") and value is not None)
     return [RESTS, *([ENDLESS] if any(row[f"{key.removesuffix('low')}high"] is None for row, key in lows) else [])]
 
 
 ENDLESS = (
-    "inf (null in json): with the longest steps that measurements of throughput allow at this level the queue grows "
+    '"up" (null in json): with the longest steps that measurements of throughput allow at this level the queue grows '
     "without end, or no number of replicas keeps the SLO."
 )
 RESTS = "Held-out intervals; docs/accuracy.md says what they rest on: measured, fitted, family or guess."

@@ -14,6 +14,7 @@ from simulator.reports.slo import Slo
 
 LATENCIES = ("ttft", "tpot", "e2el")
 TAIL = "p95"
+ENOUGH = "`infercast cost` says how many replicas are enough."
 RUN_AT = "request_rate_within_slo"  # where it is not the asked one
 
 
@@ -28,7 +29,9 @@ def sent_load(scenario: Scenario, row: Row) -> str:
 def verdict(row: Row, slo: Slo) -> list[str]:
     """Return whether a load keeps the SLO and how sure that is; without an SLO the latencies and the throughput."""
     if row["p95_ttft_ms"] is None:
-        return ["Overloaded: the queue grows without end."]
+        rate_per_s, served_per_s = row["request_rate"], number(3)(row["request_throughput"])
+        come = f"{rate_per_s:g} requests/s come, {served_per_s} are served; " if isinstance(rate_per_s, float) else ""
+        return [f"Overloaded: {come}the queue grows without end. {ENOUGH}"]
     if row["slo_attainment"] is None:
         tails = {name.upper(): _tail(row, name) for name in ("ttft", "tpot")}
         said = [f"{name} {TAIL} {number()(value)} ms" for name, value in tails.items() if value is not None]

@@ -18,7 +18,6 @@ from simulator.questions.load_rows import load_row
 from simulator.questions.tune_question import CACHE, CHUNKS, DRAFTS, LONG, TP, TuneQuestion
 from simulator.units import counted
 
-FRESH = "The gain is that on other random numbers than the search's: the best of many is lucky, too."
 FIRST = "Of a list that was given, the first value stands for the default."
 QUALITY = "What an fp8 KV cache does to answers is not modelled: test it, or give --cache-dtype to leave it out."
 RATES = (
@@ -130,7 +129,7 @@ def _verdict(found: Tuned, question: TuneQuestion) -> str:
         return f"{on}: {show(best.per_s)} {unit}; with {defaults} no load keeps the SLO."
     if best is default or not any(best.point.values()):
         return f"{on}: {defaults} are best, {show(best.per_s)} {unit}; no change that was tried gains more than 1 %."
-    gain = "" if found.gain is None else f", {found.gain:+.0%}"
+    gain = "" if found.gain is None else f"; on other random numbers than the search's {found.gain:+.0%}"
     return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with {defaults}{gain}."
 
 
@@ -147,7 +146,7 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     if found.best is not None:
         notes = [*launch_notes(found.best.scenario.deployment), *notes]
     if found.best is not None and any(found.best.point.values()):
-        notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes, FRESH]
+        notes = ["Flags:", Command(" ".join(question.flags(found.best.point))), *notes]
         notes += [QUALITY] if found.best.point.get(CACHE) else []
     return [*notes, *_grouped(found)]
 
