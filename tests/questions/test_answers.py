@@ -144,7 +144,7 @@ def test_figures_of_an_overloaded_load_are_of_all_replicas():
         assert together[key] == pytest.approx(8 * alone[key]), key
     for key in THROUGHPUTS:
         assert together[f"{key}_low"] <= together[key] <= together[f"{key}_high"]
-    assert f"the queue grows by {8 * one[1].queue_growth_per_s:.3g} requests" in load_notes(*eight)[0]
+    assert f"grow with the queue, by {8 * one[1].queue_growth_per_s:.3g} requests" in load_notes(*eight)[0]
 
 
 def test_a_load_behind_a_router_is_of_all_replicas():
