@@ -39,6 +39,14 @@ class InfercastError(ValueError):
         """What to do."""
         return _shown(self._remedy if isinstance(self._remedy, str) else self._remedy())
 
+    def about(self, given: str) -> Self:
+        """Return it with other words for what was given.
+
+        >>> print(InfercastError("tp 3", "32 heads do not divide by it", "Give a divisor of 32").about("--tp 3"))
+        --tp 3: 32 heads do not divide by it. Give a divisor of 32.
+        """
+        return type(self)(given, self.because, self._remedy)
+
     def __str__(self) -> str:
         return f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}."
 

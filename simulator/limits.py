@@ -27,9 +27,9 @@ def in_range(value: float, given: str, most: float = MOST_NUMBER) -> float:
     8.5
     """
     if not abs(value) <= most:
-        raise InfercastError(given, f"it is not a number up to {most:,.0f}", "Correct the number")
+        raise InfercastError(given, f"it is not a number up to {most:,.0f}", f"Give {most:g} at most")
     if 0 < abs(value) < LEAST:
-        raise InfercastError(given, f"it is less than {LEAST:g}, and not 0", "Correct the number")
+        raise InfercastError(given, f"it is less than {LEAST:g}, and not 0", f"Give 0, or {LEAST:g} at least")
     return value
 
 

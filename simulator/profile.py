@@ -125,7 +125,7 @@ class _Quantity:
                 raise ProfileError(f"key {key!r}", "a figure has no such part", "Parts: value, source or guess")
         value = parse(raw.get("value"), self.dimension)
         if self.maximum is not None and value > self.maximum:
-            raise ProfileError(f"{raw['value']!r}", f"it is above {self.maximum:g}", "Correct the number")
+            raise ProfileError(f"{raw['value']!r}", f"it is above {self.maximum:g}", f"Give {self.maximum:g} or less")
         if self.positive and value == 0:
             raise ProfileError(f"{raw['value']!r}", "it must be above 0", "Give a number above 0")
         if self.whole and not value.is_integer():
@@ -230,7 +230,8 @@ def _in_three_parts(mistake: ErrorDetails, where: str) -> ProfileError:
         return ProfileError(f"{place}: {cause.given}", cause.because, cause.remedy)
     if mistake["type"] == "missing":
         return ProfileError(place, "this key is required and missing", "Add it")
-    return ProfileError(f"{place}: {mistake['input']!r}", mistake["msg"], "Correct the value")
+    remedy = "Give what the schema says: infercast profiles KIND --schema"
+    return ProfileError(f"{place}: {mistake['input']!r}", mistake["msg"], remedy)
 
 
 def find(kind: str, name: str, groups: Iterable[str] = ()) -> Path:

@@ -93,7 +93,7 @@ def _plain(node: yaml.Node, where: str) -> Any:
     if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
         if node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
             because = f"it is a whole number of more than {MAX_DIGITS} digits"
-            raise ProfileError(f"{where}: {node.value[:40]}..", because, "Correct the number")
+            raise ProfileError(f"{where}: {node.value[:40]}..", because, f"Write {MAX_DIGITS} digits at most")
         try:
             return _CONSTRUCTOR.construct_document(node)
         except (ValueError, KeyError, IndexError, OverflowError) as error:

@@ -65,13 +65,13 @@ def parse(given: object, dimension: str) -> float:
         hint = f"Write it with one, e.g. '{example}'" if not unit else nearest(unit, [u for u in units if u])
         raise UnitError(f"{given!r}", because, hint)
     if number < 0 or not math.isfinite(number):
-        raise UnitError(f"{given!r}", "a quantity here is finite and not negative", "Correct the number")
+        raise UnitError(f"{given!r}", "a quantity here is finite and not negative", "Give 0 or more")
     if number * units[unit] > MOST[dimension]:
         because = f"more than {MOST[dimension]:g} in {dimension} is not of this world"
-        raise UnitError(f"{given!r}", because, "Correct the number or its unit")
+        raise UnitError(f"{given!r}", because, "Give less, or another unit")
     if 0 < number * units[unit] < LEAST:
         because = f"less than {LEAST:g} in {dimension}, and not 0, is not of this world"
-        raise UnitError(f"{given!r}", because, "Correct the number or its unit")
+        raise UnitError(f"{given!r}", because, "Give more, or 0")
     return number * units[unit]
 
 

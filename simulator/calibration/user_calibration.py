@@ -243,7 +243,9 @@ def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -
         kept.append(row)
     if not kept:
         because = next(iter(left_out), "the file has no row")
-        raise NotModelledError(f"no row of {target.id} on {hardware.id}", because, "Correct the rows or the options")
+        raise NotModelledError(
+            f"no row of {target.id} on {hardware.id}", because, "Give rows of that model, device and engine"
+        )
     kept, faster = _possible(kept)
     used = {setup: asked[setup] for setup in setups_of(kept)}
     return Problem(kept, used, uncalibrated(target, hardware), hardware, {**faster, **left_out}), tuple(sorted(others))

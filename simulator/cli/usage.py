@@ -119,12 +119,12 @@ def _bad_value(error: Any, command: str) -> InfercastError:
     """Return the error about the value of an option or of an argument."""
     param, errors = error.param, getattr(error.__cause__, "errors", None)  # of pydantic, which newer typers read with
     name = command if param is None or param.param_type_name == "argument" else param.opts[0]
-    name = name.removeprefix("infercast ")
+    name, told = name.removeprefix("infercast "), f"`{command} --help` says what it takes"
     if "is not one of" in error.message:
         given, _, known = error.message.removeprefix("Value error, ").partition(" is not one of ")
         return InfercastError(f"{name} {given}", "it has no such value", f"Give one of {known}")
     if errors is None:
-        return InfercastError(name, error.message, "Correct it")
+        return InfercastError(name, error.message, told)
     [found, *_] = errors()
     text, kind = str(found["input"]), found["type"]
     if kind.startswith("int_"):
@@ -134,7 +134,7 @@ def _bad_value(error: Any, command: str) -> InfercastError:
     [(least_or_most, bound), *_] = (found.get("ctx") or {"": ""}).items()
     words = {"le": ("above", "less"), "ge": ("below", "more")}.get(least_or_most)
     if words is None:
-        return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), "Correct it")
+        return InfercastError(f"{name} {text}", found["msg"].replace("Input", "it", 1), told)
     return InfercastError(f"{name} {text}", f"it is {words[0]} {bound:g}", f"Give {bound:g} or {words[1]}")
 
 

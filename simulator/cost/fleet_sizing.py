@@ -38,7 +38,7 @@ class GrowingLoad:
 
     def __post_init__(self) -> None:
         if not (self.months >= 1 and -1 < self.growth_per_month < math.inf):
-            given = f"{self.months} months of growth by {self.growth_per_month:.0%}"
+            given = f"months {self.months} with growth_per_month {self.growth_per_month:g}"
             raise InfercastError(given, "a plan has a month at least, and some load is left", "Give, say, 12 and 10%")
 
     @property

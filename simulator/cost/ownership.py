@@ -49,7 +49,7 @@ class Owner:
 
     def __post_init__(self) -> None:
         if self.lifetime_years < LEAST_YEARS:
-            given = f"--lifetime-years {self.lifetime_years:g}"
+            given = f"lifetime_years {self.lifetime_years:g}"
             raise InfercastError(given, "a machine is written off over some time", "Give, say, 5")
 
 
@@ -65,7 +65,7 @@ def owned_offers(hardware: Hardware, owner: Owner) -> tuple[Offer, ...]:
     site = owner.site
     if site.usd_per_kwh is None:
         because = "the site has no price of electricity in dollars"
-        raise InfercastError(f"--site {site.id}", because, "Give --usd-per-kwh")
+        raise InfercastError(f"site {site.id}", because, "Give --usd-per-kwh")
     if not hardware.tdp_w:
         because = "its power is not known, so neither is what its electricity costs"
         raise InfercastError(f"an own {hardware.id}", because, "Add tdp_w to its profile, or give --usd-per-hour")

@@ -252,7 +252,7 @@ def plan(
     InfercastError for a negative headroom or number of spares, and where no offer has the devices of a replica.
     """
     if not (headroom >= 0 and spare >= 0):
-        given = f"headroom {headroom:.0%} and {spare} spare replicas"
+        given = f"headroom {headroom:g} with {spare} spare replicas"
         raise InfercastError(given, "both are 0 or more", "Give, say, 20% and 1")
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated

@@ -57,7 +57,8 @@ class Training(Framed):
         for name in ("parameters", "tokens", "peak_flops_per_s", "mfu"):
             if not 0 < getattr(self, name) < float("inf"):
                 given, because = f"{name} {getattr(self, name):g}", "it is a finite number above 0"
-                raise InfercastError(given, because, "Correct the number")
+                usual = {"parameters": 8e9, "tokens": 1.5e13, "peak_flops_per_s": 1e15, "mfu": 0.4}[name]
+                raise InfercastError(given, because, f"Give, say, {usual:g}")
         if self.mfu > 1:
             raise InfercastError(f"mfu {self.mfu:g}", "it is a share of the peak, up to 1", "Give, say, 0.4")
 

@@ -52,7 +52,8 @@ class Offload:
             raise InfercastError(given, "the device computes a layer at least", "Name the CPU as the device instead")
         if self.weight_bytes and self.gpu_layers is not None:
             because = "weights are either copied to the device or multiplied by the CPU"
-            raise InfercastError("weight_bytes with gpu_layers", because, "Give one of the two")
+            given = f"weight_bytes {self.weight_bytes:g} with gpu_layers {self.gpu_layers}"
+            raise InfercastError(given, because, "Give one of the two")
 
 
 NO_OFFLOAD = Offload()
@@ -115,8 +116,8 @@ def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]
     dense, routed = _layer_weights(model, layout)
     whole = layer_bytes(model, layout)
     if weight_bytes > whole * (1 + 1e-9):
-        given = f"{gibibytes(weight_bytes)} of offloaded weights"
-        raise InfercastError(given, f"the layers hold {gibibytes(whole)} on each device", "Give less")
+        because = f"the layers hold {gibibytes(whole)} on each device"
+        raise InfercastError(f"weight_bytes {weight_bytes:g}", because, "Give less")
     share = weight_bytes / whole
     copies = [Op(name="weights from the host", rate="host_link", weight_bytes=share * dense)]
     for experts, each in routed.items():

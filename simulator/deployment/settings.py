@@ -45,7 +45,7 @@ class Settings:
                 because = "it is a whole number of at least 1"
                 raise InfercastError(f"{name} {value}", because, "Give another, or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            given = f"memory fraction {self.memory_fraction}"
+            given = f"memory_fraction {self.memory_fraction:g}"
             raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
         if isinstance(self.changes, str):
             raise InfercastError(f"changes {self.changes!r}", "they are several", f"Give ({self.changes!r},)")

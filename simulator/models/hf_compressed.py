@@ -27,7 +27,7 @@ def compressed_layers(fields: Fields, layers: int) -> list[LayerKind]:
     stated, known = (named, BY_NAME) if named is not None else (fields.each("compress_ratios") or [], BY_RATIO)
     mixers = [_known(fields, "layer_types" if named is not None else "compress_ratios", each, known) for each in stated]
     if len(mixers) < layers:
-        raise fields.error("compress_ratios", f"it names {len(mixers)} of {layers} layers", "Correct one of the two")
+        raise fields.error("compress_ratios", f"it names {len(mixers)} of {layers} layers", "Name one for each layer")
     listed = fields.each("mlp_layer_types")
     hashed = fields.maybe("num_hash_layers") or 0
     if listed is None:

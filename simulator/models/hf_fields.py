@@ -33,7 +33,7 @@ class Fields:
             value = self.raw.get(name)
             if value is not None:
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise self.error(name, f"{value!r} must be a whole number of 0 or more", "Correct the number")
+                    raise self.error(name, f"{value!r} must be a whole number of 0 or more", "Write, say, 32")
                 return value
         return None
 
@@ -47,28 +47,28 @@ class Fields:
             others = f" (or {', '.join(names[1:])})" if names[1:] else ""
             raise self.error(names[0], "this field is required and missing", f"Add it{others}")
         if value == 0:
-            raise self.error(names[0], "it is 0", "Correct the number")
+            raise self.error(names[0], "it is 0", "Write 1 or more")
         return value
 
     def flag(self, name: str) -> bool:
         """Return a true-or-false field; missing and null mean false. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, bool):
-            raise self.error(name, f"{value!r} is neither true nor false", "Correct it")
+            raise self.error(name, f"{value!r} is neither true nor false", "Write one of the two")
         return bool(value)
 
     def each(self, name: str) -> list[Any] | None:
         """Return a list field, None if it is missing or null. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, list):
-            raise self.error(name, f"{value!r} must be a list", "Correct it")
+            raise self.error(name, f"{value!r} must be a list", "Write it in square brackets")
         return value
 
     def part(self, name: str) -> "Fields":
         """Return the fields of a nested object; missing and null mean empty. Raises ProfileError for anything else."""
         value = self.raw.get(name)
         if value is not None and not isinstance(value, Mapping):
-            raise self.error(name, f"{value!r} must be an object", "Correct it")
+            raise self.error(name, f"{value!r} must be an object", "Write it in braces")
         return Fields(value or {}, f"{self.where}: {name}")
 
     def having(self, others: Mapping[str, Any]) -> "Fields":

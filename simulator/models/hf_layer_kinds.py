@@ -19,7 +19,7 @@ def layer_kinds(fields: Fields, model_type: ModelType) -> list[LayerKind]:
     """
     layers = fields.maybe(*LAYERS) or len(fields.each("layers_block_type") or ()) or fields.count(*LAYERS)
     if layers > MAX_LAYERS:
-        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", "Correct the number")
+        raise fields.error(LAYERS[0], f"{layers} layers are more than {MAX_LAYERS}", f"Write {MAX_LAYERS} at most")
     if model_type.layers:
         return model_type.layers(fields, layers)
     ffns = ["experts" if routed else "dense" for routed in _sparse(fields, model_type, layers)]
@@ -82,5 +82,5 @@ def _per_layer(fields: Fields, name: str, known: Mapping[str, T], layers: int) -
     if unknown:
         raise NotModelledError(f"{fields.where}: {name} {unknown[0]!r}", "not modelled", f"Known: {', '.join(known)}")
     if len(kinds) != layers:
-        raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Correct one of the two")
+        raise fields.error(name, f"it names {len(kinds)} of {layers} layers", "Name one for each layer")
     return [known[kind] for kind in kinds]

@@ -28,7 +28,9 @@ def kimi_layers(fields: Fields, layers: int) -> list[LayerKind]:
     full, linear = stated.each("full_attn_layers") or [], stated.each("kda_layers") or []
     numbers = range(1, layers + 1)
     if any((number in full) == (number in linear) for number in numbers):
-        raise stated.error("kda_layers", f"with full_attn_layers it does not name {layers} layers once", "Correct it")
+        raise stated.error(
+            "kda_layers", f"with full_attn_layers it does not name {layers} layers once", "Name each in one of the two"
+        )
     mixers = ("global" if number in full else "linear" for number in numbers)
     return list(zip(mixers, _first_dense(fields, "first_k_dense_replace", layers), strict=True))
 
@@ -120,7 +122,9 @@ def granite_layers(fields: Fields, layers: int) -> list[LayerKind]:
     listed = fields.each("layer_types") or []
     known = {"mamba": "linear", "linear_attention": "linear", "attention": "global", "full_attention": "global"}
     if len(listed) != layers or not all(str(kind) in known for kind in listed):
-        raise fields.error("layer_types", f"it does not name {layers} layers of mamba and attention", "Correct it")
+        raise fields.error(
+            "layer_types", f"it does not name {layers} layers of mamba and attention", "Name one for each layer"
+        )
     ffn = "experts" if fields.maybe("num_local_experts") else "dense"
     return [(known[str(kind)], ffn) for kind in listed]
 
@@ -203,7 +207,7 @@ def listed_layers(fields: Fields, name: str) -> set[int]:
     stated = fields.raw.get(name)
     each = stated.split(",") if isinstance(stated, str) else stated
     if not isinstance(each, list) or not all(str(layer).strip().isdigit() for layer in each):
-        raise fields.error(name, f"{stated!r} is not a list of layers, as '3,4,5'", "Correct it")
+        raise fields.error(name, f"{stated!r} is not a list of layers, as '3,4,5'", "Write numbers with commas between")
     return {int(layer) for layer in each}
 
 
@@ -214,7 +218,7 @@ def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
     """
     listed, experts = fields.each("layer_types") or [], listed_layers(fields, "moe_layers_enum")
     if len(listed) < layers:
-        raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Correct one of the two")
+        raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Name one for each layer")
     return [
         ("local" if kind == LOCAL else "global", "experts" if layer in experts else "dense")
         for layer, kind in enumerate(listed[:layers])
@@ -238,7 +242,7 @@ def laguna_shape(fields: Fields, kind: str) -> Mapping[str, Any]:
     """
     gating = fields.raw.get("gating", True)
     if gating not in (True, False, "per-head", "per-element"):
-        raise fields.error("gating", f"{gating!r} is neither per-head nor per-element", "Correct it")
+        raise fields.error("gating", f"{gating!r} is neither per-head nor per-element", "Write one of the two")
     gate = {"head_gate": gating in (True, "per-head"), "gate": gating == "per-element"}
     heads, types = fields.each("num_attention_heads_per_layer"), fields.each("layer_types") or []
     if heads is None:

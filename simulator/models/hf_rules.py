@@ -106,7 +106,7 @@ def nemotron_h_layers(fields: Fields, layers: int) -> list[LayerKind]:
         pattern = "".join(BLOCKS.get(str(each), "?") for each in fields.each("layers_block_type") or ())
     if not isinstance(pattern, str) or len(pattern) != layers or not set(pattern) <= set(PATTERN):
         because = f"it does not name {layers} layers of {', '.join(PATTERN)}"
-        raise fields.error("hybrid_override_pattern", because, "Correct it")
+        raise fields.error("hybrid_override_pattern", because, "Write one letter for each layer")
     return [PATTERN[each] for each in pattern]
 
 

@@ -53,7 +53,7 @@ def block_sparse_layers(fields: Fields, layers: int) -> list[LayerKind]:
     routed = fields.each("moe_layer_freq") or [1] * layers
     if len(sparse) != layers or len(routed) != layers:
         because = f"it and sparse_attention_freq do not name {layers} layers"
-        raise fields.error("moe_layer_freq", because, "Correct them")
+        raise fields.error("moe_layer_freq", because, "Write one number for each layer in both")
     return [
         (SPARSE if chooses else "global", "experts" if experts else "dense")
         for chooses, experts in zip(sparse, routed, strict=True)
@@ -136,7 +136,7 @@ def mimo_layers(fields: Fields, layers: int) -> list[LayerKind]:
         routed = [each == "sparse" for each in fields.each("mlp_layer_types") or ()]
     if len(windows) != layers or len(routed) != layers:
         because = f"it names {len(windows)} of {layers} layers, moe_layer_freq {len(routed)}"
-        raise fields.error("hybrid_layer_pattern", because, "Correct it")
+        raise fields.error("hybrid_layer_pattern", because, "Write one value for each layer in both")
     return [
         ("local" if window else "global", "experts" if expert else "dense")
         for window, expert in zip(windows, routed, strict=True)

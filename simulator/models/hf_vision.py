@@ -39,7 +39,7 @@ def _merged(vision: Fields) -> int:
     """Return the patches that Llama 4 makes one token of: 1 / pixel_shuffle_ratio^2."""
     ratio = vision.raw["pixel_shuffle_ratio"]
     if not isinstance(ratio, int | float) or not 0.01 < ratio <= 1:
-        raise vision.error("pixel_shuffle_ratio", f"{ratio!r} is not between 0 and 1", "Correct it")
+        raise vision.error("pixel_shuffle_ratio", f"{ratio!r} is not between 0 and 1", "Write, say, 0.5")
     return round(ratio**-2)
 
 

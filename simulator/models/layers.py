@@ -86,7 +86,7 @@ class Attention(Strict):
     def _check(self) -> Self:
         if self.heads % self.kv_heads:
             because = f"{self.heads} heads do not share them evenly"
-            raise ProfileError(f"kv_heads {self.kv_heads}", because, "Correct one of the two")
+            raise ProfileError(f"kv_heads {self.kv_heads}", because, f"Give a divisor of {self.heads}")
         if self.indexer and not self.window:
             raise ProfileError("indexer without window", "it chooses that many tokens", "Give window")
         return self
@@ -240,7 +240,9 @@ class MixtureOfExperts(Strict):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.chosen > self.experts:
-            raise ProfileError(f"chosen {self.chosen}", f"there are {self.experts} experts", "Correct one of the two")
+            raise ProfileError(
+                f"chosen {self.chosen}", f"there are {self.experts} experts", f"Give {self.experts} at most"
+            )
         return self
 
     def _local(self, layout: Layout) -> tuple[int, int]:

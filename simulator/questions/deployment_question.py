@@ -19,7 +19,18 @@ from simulator.executors.program import file_digest, library_digest
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
-from simulator.questions.words import listed, number, plain, probability, split, whole, whole_numbers
+from simulator.questions.words import (
+    as_typed,
+    listed,
+    named,
+    number,
+    plain,
+    probability,
+    said,
+    split,
+    whole,
+    whole_numbers,
+)
 from simulator.units import GIB
 
 SEQS, TOKENS, SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
@@ -107,7 +118,11 @@ class DeploymentQuestion:
 
         Raises ProfileError at once for a name that no profile has, InfercastError for a list with an empty part.
         """
-        return [one._choice() for one in self.each()]
+        found = []
+        for one in self.each():
+            with as_typed(said(one)):
+                found.append(one._choice())
+        return found
 
     def _choice(self) -> Choice:
         """Return what builds the deployment of a question without lists."""
@@ -120,8 +135,9 @@ class DeploymentQuestion:
             engine = named_engine or loaded(load_engine, usual_engine(hardware))
             degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
             dtypes = (self.weight_dtype or named, self.cache_dtype)
-            layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
-            return configured(variant, model, hardware, engine, layout)
+            with as_typed(said(self)):
+                layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)
+                return configured(variant, model, hardware, engine, layout)
 
         return build
 
@@ -183,7 +199,9 @@ class DeploymentQuestion:
         rates = tuple(
             probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
         )
-        return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
+        given = f"--acceptance-rate {self.acceptance_rate} with --num-speculative-tokens {self.num_speculative_tokens}"
+        with named(given):
+            return Speculation(self.speculative_model, self.num_speculative_tokens or 1, rates)
 
 
 def configured(variant: Variant, model: Model, hardware: Hardware, engine: Engine, layout: Layout) -> Deployment:

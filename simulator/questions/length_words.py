@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from simulator.errors import WorkloadError
-from simulator.questions.words import example, listed, number
+from simulator.questions.words import example, listed, named, number
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 
@@ -25,12 +25,27 @@ def distribution(text: str, ratio: float, option: str, spread: Callable[[int, fl
     LogNormal(mean_tokens=512.0, cv=0.8, max_tokens=2147483647)
     """
     kind, *given = text.split(":")
-    tokens = partial(_tokens, option=option)
-    if not given:
-        return spread(tokens(text), ratio) if ratio else Fixed(tokens(text))
-    if ratio:
+    if given and ratio:
         given_ = f"--random-range-ratio with {option} {text}"
         raise WorkloadError(given_, "its lengths have a spread of their own", "Give one")
+    with named(f"{option} {text}"):
+        found = _of_kind(kind, given, option)
+    if isinstance(found, Fixed) and ratio:
+        return spread(found.tokens, ratio)
+    if found:
+        return found
+    remedy = (
+        f"Write {option} 512, uniform:256:1024, lognormal:512:0.8 (mean, deviation over mean, and a maximum), "
+        "ended:180:256 (mean, and max_tokens) or quantiles:0=10,0.5=90,1=400"
+    )
+    raise WorkloadError(f"{option} {text}", "it names no lengths", remedy)
+
+
+def _of_kind(kind: str, given: list[str], option: str) -> Distribution | None:
+    """Return the distribution of a kind with the parameters that were given, None for no such kind."""
+    tokens = partial(_tokens, option=option)
+    if not given:
+        return Fixed(tokens(kind))
     if kind == "uniform" and len(given) == 2:
         return Uniform(*map(tokens, given))
     if kind == "lognormal" and len(given) in (2, 3):
@@ -39,11 +54,7 @@ def distribution(text: str, ratio: float, option: str, spread: Callable[[int, fl
         return Ended(number(given[0], option), tokens(given[1]))
     if kind == "quantiles" and len(given) == 1:
         return _quantiles(given[0], option)
-    remedy = (
-        f"Write {option} 512, uniform:256:1024, lognormal:512:0.8 (mean, deviation over mean, and a maximum), "
-        "ended:180:256 (mean, and max_tokens) or quantiles:0=10,0.5=90,1=400"
-    )
-    raise WorkloadError(f"{option} {text}", "it names no lengths", remedy)
+    return None
 
 
 def length_list(text: str, option: str) -> list[str]:

@@ -15,7 +15,7 @@ from simulator.questions.deployment_question import DeploymentQuestion, loaded
 from simulator.questions.load_notes import load_notes, load_remarks
 from simulator.questions.load_rows import load_row
 from simulator.questions.split_rows import queue_note, split_row
-from simulator.questions.words import arguments, plain
+from simulator.questions.words import arguments, as_typed, plain, said
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.provenance import Provenance
 from simulator.reports.report import Report
@@ -43,7 +43,8 @@ class SloQuestion:
         >>> SloQuestion("ttft:500ms,tpot:50ms").value().bounds_s
         {'ttft': 0.5, 'tpot': 0.05}
         """
-        return parse_slo(self.slo, self.slo_share)
+        with as_typed(said(self)):
+            return parse_slo(self.slo, self.slo_share)
 
 
 @dataclass(frozen=True)

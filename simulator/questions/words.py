@@ -6,17 +6,33 @@
 import contextlib
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-from simulator.errors import InfercastError, UnitError
+from simulator.errors import InfercastError
 from simulator.limits import MOST_WHOLE, in_range
 from simulator.units import parse
 
 Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
+PARAMETERS = {  # by option, what the classes behind it call what it gives; a time also has its unit, as `timeout_s`
+    "autoscale": ("metric", "target"),
+    "cpu_offload_gb": ("weight_bytes",),
+    "gpu_memory_utilization": ("memory_fraction",),
+    "growth": ("growth_per_month",),
+    "num_prompts": ("request_count",),
+    "prefill_autoscale": ("metric", "target"),
+    "random_range_ratio": ("range_ratio",),
+    "release_period": ("period_s",),
+    "request_rate": ("rate_per_s",),
+    "slo": ("SLO",),
+    "slo_share": ("share",),
+    "sync_period": ("interval_s",),
+    "training_tokens": ("tokens",),
+}
+VALUE = r"'[^']*'|-?[\d.][\w.+%-]*|inf|nan"  # of a parameter that an error names
 UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "": (1,)}  # what a letter after a number may mean
 LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
@@ -136,10 +152,8 @@ def seconds(text: str, option: str) -> float:
     >>> seconds("5min", "--down-delay"), seconds("90", "--timeout")
     (300.0, 90.0)
     """
-    try:
+    with named(f"{option} {text}"):
         return parse(f"{text} s" if re.fullmatch(r"-?[\d.]+", text) else text, "s")
-    except UnitError as error:
-        raise InfercastError(f"{option} {error.given}", error.because, error.remedy) from None
 
 
 def share(text: str, option: str) -> float:
@@ -163,6 +177,60 @@ def share(text: str, option: str) -> float:
     return value
 
 
+@contextlib.contextmanager
+def named(given: str) -> Iterator[None]:
+    """Say of an InfercastError that is raised meanwhile that it is about `given`, an option with its value."""
+    try:
+        yield
+    except InfercastError as error:
+        raise error.about(given) from error
+
+
+@contextlib.contextmanager
+def as_typed(options: Mapping[str, Any]) -> Iterator[None]:
+    """Let an InfercastError that is raised meanwhile name options and values that were given, by name of the field."""
+    try:
+        yield
+    except InfercastError as error:
+        if (given := in_options(error.given, options)) == error.given:
+            raise
+        raise error.about(given) from error
+
+
+def in_options(given: str, options: Mapping[str, Any]) -> str:
+    """Return what an error says was given with options and their values in place of parameters of the classes.
+
+    Of a comma list the value that the error names.
+
+    >>> in_options("ep 2 with tp 4", {"ep": 2}), in_options("rate_per_s -1.0", {"request_rate": "-1"})
+    ('--ep 2 with tp 4', '--request-rate -1')
+    >>> in_options("timeout_s 0.0", {"timeout": "0min"}), in_options("tp 3", {"tp": "2,3"})
+    ('--timeout 0min', '--tp 3')
+    """
+    for name, value in options.items():
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        names = "|".join(re.escape(each) for each in (name, f"{name}_s", *PARAMETERS.get(name, ())))
+        pattern = rf"(?<![\w-])(?:{names}) ({re.escape(str(value))}(?!\S)|{VALUE})"
+        typed = f"{option_of(name)} {'%s' if ',' in shown else shown}"
+        given = re.sub(pattern, lambda found, typed=typed: typed.replace("%s", found[1]), given)
+    return given
+
+
+def option_of(field: str) -> str:
+    """Return the option of a field.
+
+    >>> option_of("max_num_seqs"), option_of("changes")
+    ('--max-num-seqs', '--set')
+    """
+    return FLAGS.get(field, f"--{field.replace('_', '-')}")
+
+
+def said(question: Any) -> dict[str, Any]:
+    """Return the fields of a question (a dataclass) that are not at their defaults, by name."""
+    values = {each.name: (getattr(question, each.name), each.default) for each in fields(question)}
+    return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
+
+
 def plain(kind: type[Question], question: Question) -> Question:
     """Return the fields of a question as `kind`, without what the options of a command add to it."""
     return kind(**{each.name: getattr(question, each.name) for each in fields(kind)})  # type: ignore[arg-type]
@@ -173,13 +241,10 @@ def arguments(question: Any) -> list[str]:
 
     Field `max_num_seqs` is `--max-num-seqs`; a tuple repeats its flag, True is the flag alone.
     """
-    return [word for each in fields(question) for word in _flag_and_value(each, getattr(question, each.name))]
+    return [word for name, value in said(question).items() for word in _flag_and_value(option_of(name), value)]
 
 
-def _flag_and_value(field: Field[Any], value: Any) -> Iterator[str]:
-    flag = FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
-    if field.default is not MISSING and value == field.default:
-        return
+def _flag_and_value(flag: str, value: Any) -> Iterator[str]:
     if value is True:
         yield flag
     elif isinstance(value, tuple | list):

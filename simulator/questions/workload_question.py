@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from simulator.errors import WorkloadError, nearest
 from simulator.questions.length_words import distribution, length_list
-from simulator.questions.words import listed, number, whole
+from simulator.questions.words import as_typed, listed, number, said, whole
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.trace_columns import AskedColumns
@@ -28,7 +28,7 @@ def _inferencemax_lengths(nominal_tokens: int, ratio: float) -> Uniform:
     Uniform(low_tokens=800, high_tokens=1000)
     """
     if not 0 < ratio <= 1:
-        given, because = f"range ratio {ratio} of inferencemax", "lengths begin at a share of the nominal one"
+        given, because = f"range_ratio {ratio} of inferencemax", "lengths begin at a share of the nominal one"
         raise WorkloadError(given, because, "Give 0.8 for 80 to 100 %")
     return Uniform(max(1, round(ratio * nominal_tokens)), nominal_tokens)
 
@@ -108,7 +108,11 @@ class WorkloadQuestion:
             raise WorkloadError("--balanced with one share", because, "Give --replicas without --router")
         if self.trace is not None:
             return self._trace_workloads(self.trace, replicas)
-        return [one._workload(replicas) for one in self.each()]
+        found = []
+        for one in self.each():
+            with as_typed(said(one)):
+                found.append(one._workload(replicas))
+        return found
 
     def _workload(self, replicas: int) -> tuple[float | None, Workload]:
         """Return the rate and the workload of a question without lists."""
@@ -143,9 +147,8 @@ class WorkloadQuestion:
         if self.num_prompts is None:
             return default
         if self.num_prompts < 1:
-            raise WorkloadError(
-                f"{self.num_prompts} requests", "nobody sends anything", "Give, say, --num-prompts 1000"
-            )
+            given = f"--num-prompts {self.num_prompts}"
+            raise WorkloadError(given, "nobody sends anything", "Give, say, --num-prompts 1000")
         return max(1, self.num_prompts // replicas)
 
     def _arrivals(self, rate_per_s: float, burstiness: float, replicas: int) -> Arrivals:

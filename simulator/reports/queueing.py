@@ -22,7 +22,7 @@ def erlang_c(slots: int, load: float) -> float:
         raise InfercastError(
             f"{slots} slots under {load:g} erlangs",
             "slots must be 1 or more, the load finite and 0 or more",
-            "Correct it",
+            "Give, say, 8 slots and 4 erlangs",
         )
     if load >= slots:
         return 1.0

@@ -24,14 +24,14 @@ class Slo:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             because = "it must lie above 0 and below 1: a load without end has a request that misses any bound"
-            raise InfercastError(f"SLO share {self.share}", because, "Give, say, 0.95")
+            raise InfercastError(f"share {self.share:g}", because, "Give, say, 0.95")
         for metric, bound_s in self.bounds_s.items():
             if metric not in METRICS:
-                raise InfercastError(
-                    f"SLO metric {metric!r}", "it is not measured per request", nearest(metric, METRICS)
-                )
+                because = f"{metric} is not measured per request"
+                raise InfercastError(f"SLO '{metric}:{bound_s:g}s'", because, nearest(metric, METRICS))
             if not bound_s > 0:
-                raise InfercastError(f"SLO {metric} {bound_s}", "a bound must be above 0", "Give, say, ttft:500ms")
+                because = "a bound must be above 0"
+                raise InfercastError(f"SLO '{metric}:{bound_s:g}s'", because, "Give, say, ttft:500ms")
 
     def __str__(self) -> str:
         return f"{self.asked} of requests with {self.bounds}" if self.bounds_s else "no SLO"

@@ -66,7 +66,7 @@ class OpenLoop:
         _check_rate(self.rate_per_s)
         if not self.burstiness >= MIN_BURSTINESS:
             because = f"it is not a number from {MIN_BURSTINESS} on"
-            raise WorkloadError(f"burstiness {self.burstiness}", because, "Give 1 for Poisson, 0.5 for bursts")
+            raise WorkloadError(f"burstiness {self.burstiness:g}", because, "Give 1 for Poisson, 0.5 for bursts")
 
     def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` arrival times in seconds, shape (count,), float64; the first is 0."""
@@ -126,7 +126,9 @@ class Released:
     def __post_init__(self) -> None:
         _check_rate(self.rate_per_s)
         if not 0 < self.period_s < math.inf:
-            raise WorkloadError(f"period {self.period_s} s", "it is not a finite time above 0", "Give seconds, say 0.3")
+            raise WorkloadError(
+                f"period_s {self.period_s:g}", "it is not a finite time above 0", "Give seconds, say 0.3"
+            )
 
     def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` times of release in seconds, shape (count,), float64."""
@@ -230,4 +232,4 @@ def _check_rate(rate_per_s: float) -> None:
     if not isinstance(rate_per_s, Real) or not MIN_RATE_PER_S <= rate_per_s < math.inf:
         because = f"requests come at a finite rate above 0 ({MIN_RATE_PER_S} at least)"
         remedy = "Give requests per second, say 2, or a concurrency to keep the engine busy"
-        raise WorkloadError(f"request rate {rate_per_s!r}", because, remedy)
+        raise WorkloadError(f"rate_per_s {rate_per_s!r}", because, remedy)

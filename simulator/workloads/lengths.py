@@ -85,7 +85,7 @@ class Uniform:
         """
         _check_tokens("length", nominal_tokens)
         if not 0 <= range_ratio < 1:
-            raise WorkloadError(f"range ratio {range_ratio}", "it is not within 0 <= r < 1", "Give 0.2 for ±20 %")
+            raise WorkloadError(f"range_ratio {range_ratio:g}", "it is not within 0 <= r < 1", "Give 0.2 for ±20 %")
         low, high = math.floor(nominal_tokens * (1 - range_ratio)), math.ceil(nominal_tokens * (1 + range_ratio))
         return cls(max(low, 1), high)
 
@@ -170,11 +170,13 @@ class Quantiles(Strict):
         levels, tokens = self.levels, self.tokens
         if len(levels) != len(tokens) or len(levels) < 2 or (levels[0], levels[-1]) != (0, 1):
             because = "they are not two lists of one size, with levels from 0 to 1"
-            raise ProfileError("levels and tokens", because, "Correct them")
+            raise ProfileError("levels and tokens", because, "Write, say, levels [0, 0.5, 1] and tokens [10, 90, 400]")
         if not all(low < high for low, high in pairwise(levels)):
             raise ProfileError(f"levels {list(levels)}", "they do not rise", "Sort them")
         if not all(low <= high for low, high in pairwise(tokens)) or not 1 <= tokens[0] <= tokens[-1] <= MAX_TOKENS:
-            raise ProfileError(f"tokens {list(tokens)}", f"they fall, or leave 1 to {MAX_TOKENS}", "Correct them")
+            raise ProfileError(
+                f"tokens {list(tokens)}", f"they fall, or leave 1 to {MAX_TOKENS}", "Write, say, [10, 90, 400]"
+            )
         return self
 
     def at(self, level: Floats | Sequence[float]) -> Ints:
@@ -270,7 +272,7 @@ def _check_mean(mean_tokens: float, max_tokens: int) -> None:
     _check_tokens("longest length", max_tokens)
     if not 1 <= mean_tokens <= max_tokens:
         because = f"it is not between 1 and {max_tokens} tokens"
-        raise WorkloadError(f"mean length {mean_tokens}", because, "Correct the mean or the maximum")
+        raise WorkloadError(f"mean_tokens {mean_tokens:g}", because, f"Give a mean from 1 to {max_tokens}")
 
 
 def _whole(tokens: NDArray[np.floating[Any]]) -> Ints:

@@ -125,7 +125,9 @@ class RepeatedPrompts:
         refuse_beyond_memory(f"{self.entries:,} prompts to repeat", self.entries * 32.0, "Give fewer")
         if self.entries < 1 or self.warmup_requests < 0:
             given = f"{self.entries} prompts to repeat, {self.warmup_requests} requests to warm up"
-            raise WorkloadError(given, "there is at least one prompt, and no fewer than no request", "Correct them")
+            raise WorkloadError(
+                given, "there is at least one prompt, and no fewer than no request", "Give, say, 100 and 0"
+            )
 
     def asked(self, request_count: int, seed: int) -> tuple[Ints, Ints]:
         """Return the prompt index of each request, shape (request_count,), int64, and of each warm-up request."""

@@ -188,7 +188,7 @@ def test_numbers_keep_three_digits_and_whole_thousands():
         ([*ESTIMATE, "--isl", "1e3"], "not a whole number above 0. Write it out, --input-len 1000."),
         ([*ESTIMATE, "--isl", "1k"], "Write it out, --input-len 1000 or 1024"),
         ([*ESTIMATE, "--tp", "3"], "do not divide"),
-        ([*ESTIMATE, "--ep", "4"], "Give ep 1, or tp 4 too"),
+        ([*ESTIMATE, "--ep", "4"], "--ep 4 for llama-3.1-8b: the model has no experts"),
         ([*ESTIMATE, "--weight-dtype", "fp9"], "Nearest: "),
         ([*ESTIMATE, "--gpu-memory-utilization", "1.5"], "1.5"),
         ([*ESTIMATE, "--gpu-memory-utilization", "nan"], "nan"),

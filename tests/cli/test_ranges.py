@@ -25,7 +25,7 @@ def test_a_number_that_is_not_finite_is_told_as_a_bug(value: float, form: Format
 @pytest.mark.parametrize(
     ("command", "options", "told"),
     [
-        ("simulate", ("--request-rate", "2", "--slo", "ttft:1e308s"), "SLO 'ttft:1e308s': more than 1e+10 in s"),
+        ("simulate", ("--request-rate", "2", "--slo", "ttft:1e308s"), "--slo ttft:1e308s: more than 1e+10 in s"),
         ("simulate", ("--request-rate", "1e16"), "--request-rate 1e16: it is not a number up to"),
         ("simulate", ("--request-rate", "nan"), "--request-rate nan: it is not a number up to"),
         ("simulate", ("--request-rate", "2", "--num-prompts", "1000000000000000"), "--num-prompts 1000000000000000: "),

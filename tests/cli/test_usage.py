@@ -1,6 +1,7 @@
 """What is no command line of ours: one error in three parts, with what to write, also for words of other tools."""
 
 import io
+import re
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from simulator.cli.complaint import complain, unbroken
 from simulator.cli.completion import table
 from simulator.cli.other_words import COMMANDS, SAME
 from tests.support.commands import infercast, refused
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -38,14 +40,14 @@ from tests.support.commands import infercast, refused
         ("simulate --format xml", "--format 'xml': it has no such value", "Give one of 'text', 'csv', 'json'."),
         ("simluate --model a", "simluate: infercast has no such command", "Nearest: simulate"),
         ("bench", "bench: infercast has no such command", "Nearest: simulate."),
-        ("cost --model gpt-4o --hardware l4 --workload chat --rate 1", "model 'gpt-4o': its weights", "gpt-oss-120b"),
+        ("cost --model gpt-4o --hardware l4 --workload chat --rate 1", "--model gpt-4o: its weights", "gpt-oss-120b"),
         ("cost --model phi-4 --hardware l4 --workload chat --rate 90/min", "--request-rate '90/min'", "-rate 1.5."),
         ("estimate --model phi-4 --hardware Apple-M3-16GB-Laptop", "no hardware profile", "Nearest: "),
         ("plan --months 500", "--months 500: it is above 120", "Give 120 or less."),
         ("estimate --pp 0", "--pp 0: it is below 1", "Give 1 or more."),
         ("estimate --cpu-offload-gb 10GB", "--cpu-offload-gb 10GB", "Write --cpu-offload-gb 10."),
-        ("estimate --model phi-4 --hardware l4 --engine vllm:0.10.2", "engine 'vllm:0.10.2'", "Give vllm-0.8,"),
-        ("cost --model phi-4 --hardware l4 --slo ttft:5sec", "SLO 'ttft:5sec': there is no unit 'sec'", "Nearest: s"),
+        ("estimate --model phi-4 --hardware l4 --engine vllm:0.10.2", "--engine vllm:0.10.2", "Give vllm-0.8,"),
+        ("cost --model phi-4 --hardware l4 --slo ttft:5sec", "--slo ttft:5sec: there is no unit 'sec'", "Nearest: s"),
         (
             "profiles prices amazon",
             "prices of 'amazon': it is neither a provider nor a device",
@@ -65,6 +67,54 @@ def test_a_mistake_says_what_to_write(words, given, remedy):
     error = refused(*words.split())
     assert error.startswith(f"infercast: error: {given}"), error
     assert remedy in error, error
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ("estimate --tp 3", "--tp 3"),
+        ("estimate --pp 40 --engine vllm", "--pp 40"),
+        ("estimate --max-model-len 200000", "--max-model-len 200000"),
+        ("estimate --gpu-memory-utilization 1.50", "--gpu-memory-utilization 1.50"),
+        (
+            "estimate --max-num-seqs 512 --max-num-batched-tokens 64",
+            "--max-num-seqs 512 with --max-num-batched-tokens 64",
+        ),
+        ("estimate --cpu-offload-gb 99", "--cpu-offload-gb 99"),
+        ("estimate --cpu-offload-gb 1 --gpu-layers 4", "--cpu-offload-gb 1 with --gpu-layers 4"),
+        ("simulate --isl 8 --osl 8 --request-rate -1", "--request-rate -1"),
+        ("simulate --isl 8 --osl 8 --request-rate 2,-1", "--request-rate -1"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --burstiness 0", "--burstiness 0"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --num-prompts 0", "--num-prompts 0"),
+        ("simulate --isl lognormal:0:1 --osl 8 --request-rate 2", "--isl lognormal:0:1"),
+        ("simulate --isl 8 --osl 0 --request-rate 2", "--osl 0"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --random-range-ratio 2", "--random-range-ratio 2"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --slo ttft:1s --slo-share 95", "--slo-share 95"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --slo ttft:0", "--slo ttft:0"),
+        ("simulate --isl 8 --osl 8 --request-rate 2 --replicas 2 --router foo", "--router foo"),
+        ("fleet --isl 8 --osl 8 --request-rate 2 --replicas 2 --autoscale foo:3", "--autoscale foo:3"),
+        ("fleet --isl 8 --osl 8 --request-rate 2 --replicas 2 --timeout 0min", "--timeout 0min"),
+        ("simulate --trace none.csv", "--trace none.csv"),
+        ("cost --isl 8 --osl 8 --request-rate 2 --price spot --availability 1", "--availability 1"),
+        ("plan --isl 8 --osl 8 --request-rate 2 --growth -200% --months 9", "--months 9 with --growth -200%"),
+        ("training --training-tokens 1e12 --mfu 40", "--mfu 40"),
+    ],
+)
+def test_an_error_begins_with_what_was_typed(options, given):
+    command, *words = options.split()
+    told = refused(command, "--model", "llama-3.1-8b", "--hardware", "h100-sxm", *words)
+    assert told.startswith(f"infercast: error: {given}: "), told
+
+
+def test_a_case_that_a_sweep_leaves_out_is_named_as_it_was_typed():
+    done = infercast("memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--tp", "1,3")
+    assert "Left out: --tp 3: 32 attention heads do not divide by it." in done.stdout
+
+
+def test_no_remedy_is_to_correct_it():
+    """What to do is what to write: a range, an example, where to look it up."""
+    vague = re.compile(r'"Correct (it|them|one of the two|the (number|value)s?)\b')
+    assert [str(path) for path in (ROOT / "simulator").rglob("*.py") if vague.search(path.read_text())] == []
 
 
 def test_what_is_offered_for_words_of_other_tools_exists():

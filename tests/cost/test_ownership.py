@@ -66,5 +66,5 @@ def test_what_is_not_known_is_refused(device, site, message):
 
 
 def test_a_machine_is_written_off_over_some_time():
-    with pytest.raises(InfercastError, match="--lifetime-years 0"):
+    with pytest.raises(InfercastError, match="lifetime_years 0"):
         Owner(US, lifetime_years=0.0)

@@ -175,9 +175,9 @@ def test_the_command(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--rate", "1", "--router", "magic"), "router 'magic': it is not known"),
+        (("--rate", "1", "--router", "magic"), "--router magic: it is not known"),
         (("--rate", "1", "--autoscale", "load"), "it is not METRIC:TARGET"),
-        (("--rate", "1", "--autoscale", "load:2"), "metric 'load': it is not a known metric"),
+        (("--rate", "1", "--autoscale", "load:2"), "--autoscale load:2: it is not a known metric"),
         (("--rate", "1", "--fail", "0"), "it is not REPLICA@TIME"),
         (("--rate", "1", "--fail", "7@1s"), "a failure of replica 7: there are 2"),
         (("--rate", "1", "--disaggregate", "0:1"), "it is not two numbers of replicas above 0"),
@@ -187,8 +187,8 @@ def test_the_command(tmp_path):
         (("--rate", "1", "--max-retries", "3"), "--max-retries without --timeout: it would change nothing"),
         (("--rate", "1", "--disaggregate", "1:1", "--replicas", "4"), "its pools say how many replicas there are"),
         (("--rate", "1", "--duration", "1h", "--num-prompts", "5"), "both say when the run ends"),
-        (("--rate", "1", "--network", "-5"), "--network '-5 s': a quantity here is finite and not negative"),
-        (("--rate", "1", "--network", "fast"), "--network 'fast': it is not a finite, non-negative number"),
+        (("--rate", "1", "--network", "-5"), "--network -5: a quantity here is finite and not negative"),
+        (("--rate", "1", "--network", "fast"), "--network fast: it is not a finite, non-negative number"),
     ],
 )
 def test_mistakes_are_three_parts(options, told):

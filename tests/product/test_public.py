@@ -70,7 +70,7 @@ def test_all_public_functions_have_the_gate():
         simulator.compare(["llama-3.1-8b"], rate_per_s=1.0)
     with pytest.raises(InfercastError, match="no scenario to answer"):
         simulator.compare([], rate_per_s=1.0)
-    with pytest.raises(InfercastError, match="request rate '5'"):
+    with pytest.raises(InfercastError, match="rate_per_s '5'"):
         simulator.OpenLoop("5")
 
 

@@ -82,7 +82,7 @@ def test_speculation_needs_its_three_parts():
         ({"changes": ("enable_prefix_cache=false",)}, "Nearest: "),
         ({"changes": ("max_loras=4,enable_lora=true",)}, "Give --set once for each"),
         ({"max_num_seqs": "0"}, "--max-num-seqs 0"),
-        ({"gpu_memory_utilization": "1.2"}, "memory fraction 1.2"),
+        ({"gpu_memory_utilization": "1.2"}, "--gpu-memory-utilization 1.2: it is a share"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(changed, told):

@@ -103,7 +103,7 @@ def test_a_range_ratio_is_that_of_its_client():
     ("client", "ratio"), [("vllm", 1.0), ("vllm", -0.1), ("inferencemax", 1.1), ("inferencemax", -1.0)]
 )
 def test_a_range_ratio_that_cannot_be_is_refused(client, ratio):
-    with pytest.raises(WorkloadError, match="range ratio"):
+    with pytest.raises(WorkloadError, match=f"--random-range-ratio {ratio:g}"):
         sent(max_concurrency="8", random_range_ratio=ratio, client=client)
 
 
@@ -171,8 +171,8 @@ PRESET = {"workload": "chat", "input_len": "", "output_len": ""}
         ({"request_rate": "inf", "burstiness": "2.0"}, "--burstiness with --request-rate inf: all requests come at"),
         ({"request_rate": "1,inf", "burstiness": "2.0"}, "--burstiness with --request-rate inf: all requests come"),
         ({"request_rate": "inf", "release_period": 1.0}, "--release-period with --request-rate inf: all requests"),
-        ({"max_concurrency": "2", "num_prompts": 0}, "0 requests"),
-        ({"request_rate": "1", "num_prompts": -3}, "-3 requests"),
+        ({"max_concurrency": "2", "num_prompts": 0}, "--num-prompts 0"),
+        ({"request_rate": "1", "num_prompts": -3}, "--num-prompts -3"),
         ({"request_rate": "1,"}, "a part of the list is empty"),
         ({"request_rate": "0"}, "finite rate above 0"),
         ({"request_rate": "-inf"}, "finite rate above 0"),

@@ -14,6 +14,7 @@ from simulator.cli.layout import Format
 from simulator.errors import InfercastError
 from simulator.limits import MOST_NUMBER, MOST_WHOLE, in_range
 from simulator.questions.deployment_question import Choice, DeploymentQuestion
+from simulator.questions.words import as_typed, option_of
 
 Option = typer.Option
 
@@ -32,20 +33,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     from them.
     """
     hints = get_type_hints(command, include_extras=True)
+    defaults: dict[str, Any] = {}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
     @wraps(command)
     def call(**given: Any) -> None:
         for name, value in given.items():
-            _refuse_beyond(f"--{name.replace('_', '-')} {value}", value)
+            _refuse_beyond(f"{option_of(name)} {value}", value)
+        typed = {name: value for name, value in given.items() if value != defaults[name]}
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in _parameters(kind)})
-        command(**given)
+        with as_typed(typed):
+            command(**given)
 
     options: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         group = groups.get(parameter.name)
         options.extend(_parameters(group) if group else [parameter.replace(annotation=hints[parameter.name])])
+    defaults |= {each.name: each.default for each in options}
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in ordered}

@@ -15,7 +15,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError, nearest
 from simulator.profile import Figure, Source
-from simulator.questions.words import seconds, split
+from simulator.questions.words import as_typed, option_of, seconds, split
 from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure, cold_start_s
 from simulator.simulation.clients import Clients
@@ -140,17 +140,18 @@ class FleetOptions:
             return None
         metric, _, target = asked.partition(":")
         if not re.fullmatch(r"\d+(\.\d*)?", target):
-            given = f"--{option.replace('_', '-')} {asked!r}"
-            raise InfercastError(given, "it is not METRIC:TARGET", f"Give, say, {next(iter(METRICS))}:16")
-        return Autoscaler(
-            target=float(target),
-            max_replicas=most,
-            min_replicas=least,
-            metric=metric,
-            interval_s=seconds(self.sync_period, "--sync-period"),
-            down_delay_s=seconds(self.down_delay, "--down-delay"),
-            cold_start_s=cold_start(self.cold_start, self.load_rate, deployment),
-        )
+            remedy = f"Give, say, {next(iter(METRICS))}:16"
+            raise InfercastError(f"{option_of(option)} {asked!r}", "it is not METRIC:TARGET", remedy)
+        with as_typed({option: asked}):
+            return Autoscaler(
+                target=float(target),
+                max_replicas=most,
+                min_replicas=least,
+                metric=metric,
+                interval_s=seconds(self.sync_period, "--sync-period"),
+                down_delay_s=seconds(self.down_delay, "--down-delay"),
+                cold_start_s=cold_start(self.cold_start, self.load_rate, deployment),
+            )
 
 
 def cold_start(given: str, load_rate: str, deployment: Deployment) -> float:

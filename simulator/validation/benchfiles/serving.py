@@ -117,7 +117,9 @@ def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
     each, said = ratio(total, requests), stated.input_len + stated.output_len
     if each and stated.input_len and stated.output_len and abs(said / each - 1) > SLACK:
         because = f"the file has {each:,.0f} tokens per request, prompt and output together"
-        raise ProfileError(f"{said:,.0f} tokens per request", because, "Correct --input-len and --output-len")
+        raise ProfileError(
+            f"{said:,.0f} tokens per request", because, f"Give --input-len and --output-len that make {each:,.0f}"
+        )
     yield from measured(cells, [("throughput_total_tok_s", "mean", number(document.get("tokens_per_second")))])
 
 
