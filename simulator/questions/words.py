@@ -211,8 +211,8 @@ def in_options(given: str, options: Mapping[str, Any]) -> str:
         shown = f"{value:g}" if isinstance(value, float) else str(value)
         names = "|".join(re.escape(each) for each in (name, f"{name}_s", *PARAMETERS.get(name, ())))
         pattern = rf"(?<![\w-])(?:{names}) ({re.escape(str(value))}(?!\S)|{VALUE})"
-        typed = f"{option_of(name)} {'%s' if ',' in shown else shown}"
-        given = re.sub(pattern, lambda found, typed=typed: typed.replace("%s", found[1]), given)
+        typed = r"\1" if "," in shown else shown.replace("\\", r"\\")
+        given = re.sub(pattern, f"{option_of(name)} {typed}", given)
     return given
 
 
