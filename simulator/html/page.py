@@ -147,4 +147,4 @@ def refuse_ending(path: Path | None) -> None:
     """Raise InfercastError where the file of a page would not open in a browser: before anything is computed."""
     if path is not None and path.suffix.lower() not in ENDINGS:
         because = "its ending is not that of a web page"
-        raise InfercastError(f"the page {path}", because, f"Use {path.with_suffix('.html').name}")
+        raise InfercastError(f"page {path}", because, f"Use {path.with_suffix('.html').name}")

@@ -26,6 +26,7 @@ PARAMETERS = {  # by option, what the classes behind it call what it gives; a ti
     "prefill_autoscale": ("metric", "target"),
     "random_range_ratio": ("range_ratio",),
     "release_period": ("period_s",),
+    "report": ("page",),
     "request_rate": ("rate_per_s",),
     "slo": ("SLO",),
     "slo_share": ("share",),

@@ -82,7 +82,7 @@ def test_the_page_of_a_sweep_looks_into_the_run_of_its_verdict_and_simulates_no_
 @pytest.mark.parametrize("command", ["simulate", "plan", "compare", "fleet"])
 def test_a_file_of_another_kind_is_refused_first(command):
     told = refused(command, *ASKED, *LOAD, "--report", "page.pdf")
-    assert told == "infercast: error: the page page.pdf: its ending is not that of a web page. Use page.html.\n"
+    assert told == "infercast: error: --report page.pdf: its ending is not that of a web page. Use page.html.\n"
 
 
 def test_report_refuses_what_no_deployment_keeps(tmp_path):

@@ -163,7 +163,7 @@ def test_equal_pages_are_equal_bytes():
 def test_a_file_that_is_no_page_is_refused_before_anything_is_computed():
     refuse_ending(None)
     refuse_ending(Path("a.HTML"))
-    with pytest.raises(InfercastError, match=r"the page a\.pdf: its ending is not that of a web page\. Use a\.html"):
+    with pytest.raises(InfercastError, match=r"page a\.pdf: its ending is not that of a web page\. Use a\.html"):
         refuse_ending(Path("a.pdf"))
 
 

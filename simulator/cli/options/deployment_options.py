@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -33,14 +33,13 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     from them.
     """
     hints = get_type_hints(command, include_extras=True)
-    defaults: dict[str, Any] = {}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
     @wraps(command)
     def call(**given: Any) -> None:
-        for name, value in given.items():
+        typed = {_named(each): given[each.name] for each in ordered if given[each.name] != each.default}
+        for name, value in typed.items():
             _refuse_beyond(f"{option_of(name)} {value}", value)
-        typed = {name: value for name, value in given.items() if value != defaults[name]}
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in _parameters(kind)})
         with as_typed(typed):
@@ -50,11 +49,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in inspect.signature(command).parameters.values():
         group = groups.get(parameter.name)
         options.extend(_parameters(group) if group else [parameter.replace(annotation=hints[parameter.name])])
-    defaults |= {each.name: each.default for each in options}
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     call.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in ordered}
     return call
+
+
+def _named(parameter: inspect.Parameter) -> str:
+    """Return the name of a parameter as its option spells it: "report" of `page`, whose option is --report."""
+    told = get_args(parameter.annotation)[1:]  # typer's Option, whose first flag is its first argument, `default`
+    spelled = [flag for each in told for flag in (each.default, *(each.param_decls or ())) if isinstance(flag, str)]
+    return spelled[0].lstrip("-").replace("-", "_") if spelled else parameter.name
 
 
 def _refuse_beyond(given: str, value: Any) -> None:
