@@ -74,8 +74,7 @@ class Model(Profile):
     def checkpoint_format(self, stated: str) -> str:
         """Return the format of the checkpoint that is called `stated`: one of fp4 or int4 may cover only some layers.
 
-        "mxfp4" is of routed experts alone, or of all linear layers of a model that has none (AMD's Quark: amd/Llama-*-
-        MXFP4).
+        "mxfp4" is of routed experts alone, or of all linear layers of a model that has none (Quark: amd/Llama-*-MXFP4).
 
         >>> load_model("kimi-k2.5").checkpoint_format("int4"), load_model("llama-3.1-8b").checkpoint_format("int4")
         ('int4-experts', 'int4')
