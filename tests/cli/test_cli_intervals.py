@@ -94,6 +94,7 @@ def test_near_saturation_a_latency_has_no_upper_end_and_it_is_said():
     run = (*run, "--details")
     text = CliRunner().invoke(build(run), list(run), catch_exceptions=False).stdout
     assert " up " in text
+    assert '"up": with the longest steps the queue grows without end, or' in " ".join(text.split())
     assert '\n"up" (null in json): with' in text
 
 

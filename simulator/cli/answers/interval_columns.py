@@ -93,8 +93,13 @@ def intervals_by_metric(
 
 def interval_notes(rows: Iterable[Row]) -> list[str]:
     """Return the notes under tables of intervals: what they rest on, and why one has no upper end."""
+    return [RESTS, *([ENDLESS] if _has_endless(rows) else [])]
+
+
+def _has_endless(rows: Iterable[Row]) -> bool:
+    """Tell whether an interval of some rows has no upper end."""
     lows = ((row, key) for row in rows for key, value in row.items() if key.endswith("_low") and value is not None)
-    return [RESTS, *([ENDLESS] if any(row[f"{key.removesuffix('low')}high"] is None for row, key in lows) else [])]
+    return any(row[f"{key.removesuffix('low')}high"] is None for row, key in lows)
 
 
 ENDLESS = (
@@ -112,11 +117,16 @@ BASES = {
 }
 
 
-def held_out(rows: Iterable[Row], level: float) -> str:
+def held_out(rows: Sequence[Row], level: float) -> str:
     """Return the note that says what the intervals of a first screen hold and what they rest on."""
     devices: dict[str, list[str]] = {}
     for row in rows:
         devices.setdefault(row["interval_basis"], []).append(row["hardware"])
     named = len(devices) > 1
     bases = (f"{BASES[b]} ({', '.join(dict.fromkeys(of))})" if named else BASES[b] for b, of in devices.items() if b)
-    return f"Intervals hold {level:.0%} of measurements that no fit saw; they rest on {'; '.join(bases)}."
+    up = (
+        ' "up": with the longest steps the queue grows without end, or no replicas keep the SLO.'
+        if _has_endless(rows)
+        else ""
+    )
+    return f"Intervals hold {level:.0%} of measurements that no fit saw; they rest on {'; '.join(bases)}.{up}"
