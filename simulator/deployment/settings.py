@@ -18,7 +18,7 @@ class Settings:
     >>> Settings(memory_fraction=90)
     Traceback (most recent call last):
     ...
-    simulator.errors.InfercastError: memory fraction 90: it is a share above 0 and up to 1. Give, say, 0.9.
+    simulator.errors.InfercastError: memory_fraction 90: it is a share above 0 and up to 1. Give, say, 0.9.
     """
 
     max_num_seqs: int | None = None
