@@ -18,15 +18,16 @@ from simulator.roofline.cost import Cost
 class LightRates:
     """Costs of ops at a device's peaks, without launches and latencies.
 
-    Of an engine's kernels only what a user has asked them to send (KernelRules.reduced_bits). `seconds_alone` as for
-    `Rates`.
+    Of an engine's kernels only what they multiply and send in fewer bits than data sheets and others do
+    (KernelRules.sums_in_half, reduced_bits). `seconds_alone` as for `Rates`.
     """
 
     def __init__(self, hardware: Hardware, kernels: Kernels | None = None, *, seconds_alone: bool = False) -> None:
         self.hardware, self.seconds_alone = hardware, seconds_alone
         self.reduced_bits = kernels.rules.reduced_bits if kernels else None
+        self.peaks = 2.0 if kernels and kernels.rules.sums_in_half else 1.0  # of a GEMM, over the data sheet's
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
-            "gemm": self._computed,
+            "gemm": self._multiplied,
             "decode_attention": self._computed,
             "prefill_attention": self._prompts,
             "elementwise": self._moved,
@@ -67,6 +68,12 @@ class LightRates:
         compute_s = counts.dot(op.flops) / self.peak_flops_per_s(op.format)
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return Cost(op.name, compute_s=compute_s, memory_s=memory_s, seconds=np.maximum(compute_s, memory_s))
+
+    def _multiplied(self, op: Op, counts: Counts) -> Cost:
+        """T = max(F / P, B / W), with twice the peak where sums are in 16 bits, as on GeForce."""
+        found = self._computed(op, counts)
+        compute_s = found.compute_s / self.peaks
+        return found._replace(compute_s=compute_s, seconds=np.maximum(compute_s, found.memory_s))
 
     def _prompts(self, op: Op, counts: Counts) -> Cost:
         """T = F / P: what attention of prompts reads hides behind it, and so it is linear in its counts."""

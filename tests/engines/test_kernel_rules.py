@@ -659,3 +659,15 @@ def test_mxfp4_experts_of_vllm_run_in_marlin_where_no_other_kernel_has_them(engi
     op = next(op for op in load_model("gpt-oss-20b").ops(Layout(weight_dtype="mxfp4")) if op.experts)
     assert Rates(hardware, kernels).peak("mxfp4")[0] == multiplied
     assert kernels.marlin(op, hardware) == marlin
+
+
+def test_light_sums_in_half_where_an_engine_does():
+    """An RTX 4090 has 165 TFLOP/s of sums in fp32, twice as many of sums in fp16."""
+    card, op, prompt = (
+        load_hardware("rtx-4090"),
+        linear("", (4096, 4096), Layout(weight_dtype="fp16")),
+        Counts(1.0, 4096.0),
+    )
+    usual, half = (LightRates(card, kernels_with(sums_in_half=each)).cost(op, prompt) for each in (False, True))
+    assert usual.compute_s == pytest.approx(2 * 4096**3 / card.peak_flops_per_s["fp16"])
+    assert half.compute_s == usual.compute_s / 2
