@@ -184,7 +184,8 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
         ),
         "scan_flops_per_byte": not any(op.name == SCAN for op in gemms),
-        "unpack_tokens": not any(number_format(op.format).unpacking for op in gemms),
+        "unpack_tokens": part.hardware.device_class != "cpu"
+        or not any(number_format(op.format).unpacking for op in gemms),
         "half_length": bool(kernels.rules.score_bytes)
         and not any(rates.fuses(op) for op in ops if op.rate == "prefill_attention"),
     }

@@ -68,7 +68,7 @@ def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, ha
         by_vectors = counts.dot(op.flops) / (share * hardware.peak_flops_per_s["fp32"])
         rows = rows_of(op, counts) if op.experts is None else counts.tokens
         seconds = np.where(np.asarray(rows) <= most, by_vectors, seconds)
-    if not rules.unpack_tokens or not stored.unpacking:
+    if not rules.unpack_tokens or not stored.unpacking or hardware.device_class != "cpu":
         return seconds
     shared = np.clip(rows_of(op, counts), 1.0, float(rules.unpack_tokens))
     return seconds * (1.0 + float(stored.unpacking) / shared)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
@@ -45,3 +46,11 @@ def test_weights_that_are_unpacked_have_tiles_of_their_own_and_an_h100_reads_as_
     whole, packed = (gemm_us(1, 5120, 51200, each) for each in ("bf16", "int4"))
     assert packed < whole / 3
     assert gemm_us(1, 5120, 51200, "bf16", "h100-sxm") < whole / 2
+
+
+def test_only_a_cpu_unpacks_numbers_for_tokens():
+    """A fork of llama.cpp for CPUs, on an H20: another row never makes a product faster."""
+    h20, op = load_hardware("h20-sxm"), linear("", (8192, 8192), Layout(weight_dtype="q4_K_M"))
+    rates = Rates(h20, load_engine("ik-llama.cpp-b3441").kernels_on(h20))
+    seconds = [float(rates.cost(op, Counts(steps=1.0, tokens=float(rows))).seconds) for rows in range(1, 33)]
+    assert seconds == sorted(seconds)
