@@ -11,7 +11,14 @@ from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import refuse_degrees_of_experts, running_layout
 from simulator.deployment.model_ops import ops_of_model
-from simulator.deployment.offload import device_part, host_cost, host_layers, offloaded_ops, refuse_layers_on_host
+from simulator.deployment.offload import (
+    device_part,
+    host_cost,
+    host_layers,
+    loaded_token_s,
+    offloaded_ops,
+    refuse_layers_on_host,
+)
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
@@ -27,7 +34,6 @@ from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import adapter_parameters, adapters, sorting
 from simulator.models.operations import Op, with_every_expert
-from simulator.roofline.collectives import host_bytes_per_s, pcie_bytes_per_s
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
@@ -269,10 +275,12 @@ class Deployment:
     def step_model(self) -> StepModel:
         """Return the model of a step's seconds."""
         offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
-        on_host, waits = host_layers(self.model, offload), kernels.fitted.prompt_launch_s and not ahead  # for samplers
+        on_host = host_layers(self.model, offload)
+        waits = kernels.fitted.prompt_launch_s and not ahead  # the device, for the sampler
         slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)
         found = StepModel(
-            *(self._step_ops(), self.hardware),
+            self._step_ops(),
+            self.hardware,
             self.overheads.of_rank(self.layout.dp, slowness, ahead=ahead),
             light=self.light,
             kernels=kernels,
@@ -280,7 +288,7 @@ class Deployment:
             draft_tokens=self.draft_tokens,
             num_scheduler_steps=engine.num_scheduler_steps,
             micro_batch_tokens=engine.micro_batch_tokens,
-            loaded_token_s=self._loaded_token_s(),
+            loaded_token_s=loaded_token_s(self.model, self.hardware, self.layout, offload, light=self.light),
             host_cost=host_cost(self.hardware, engine, offload, light=self.light) if on_host else None,
             context_tokens=self.context_tokens,
         )
@@ -304,13 +312,6 @@ class Deployment:
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops
         return (*ops, sorting(self.model.vocab))
-
-    def _loaded_token_s(self) -> float:
-        """Return the seconds to load one token's KV cache from the host over PCIe; devices load in parallel."""
-        if not self.settings.offload.cache_bytes:
-            return 0.0
-        link_bytes_per_s = (pcie_bytes_per_s if self.light else host_bytes_per_s)(self.hardware)
-        return self.model.cache_bytes(1, self.layout) / link_bytes_per_s
 
     def __repr__(self) -> str:
         return f"Deployment({self}, {self.engine.id})"

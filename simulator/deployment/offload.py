@@ -163,7 +163,7 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
     host = host_of(hardware, offload)
     rates = LightRates if light else Rates
     cpu, device = rates(host, engine.kernels_on(host)), rates(hardware, engine.kernels_on(hardware))
-    link_bytes_per_s = pcie_bytes_per_s(hardware) if light else host_bytes_per_s(hardware)
+    link_bytes_per_s = _link_bytes_per_s(hardware, light=light)
 
     def cost(op: Op, counts: Counts) -> Cost:
         computed = cpu.cost(op, counts)
@@ -177,3 +177,14 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
         return over_link.where(there, computed)
 
     return cost
+
+
+def loaded_token_s(model: Model, hardware: Hardware, layout: Layout, offload: Offload, *, light: bool) -> float:
+    """Return the seconds to load one token's KV cache from the host over PCIe; devices load in parallel."""
+    if not offload.cache_bytes:
+        return 0.0
+    return model.cache_bytes(1, layout) / _link_bytes_per_s(hardware, light=light)
+
+
+def _link_bytes_per_s(hardware: Hardware, *, light: bool) -> float:
+    return pcie_bytes_per_s(hardware) if light else host_bytes_per_s(hardware)

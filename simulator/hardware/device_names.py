@@ -74,23 +74,27 @@ def spellings(name: str) -> Iterator[tuple[str, int]]:
     >>> list(spellings("RTX 4090M"))[-1], list(spellings("Laptop RTX 4090 16GB"))[-1]
     (('RTX 4090 Laptop', 0), ('RTX 4090 Laptop', 16))
     """
-    without = VENDOR.sub("", name, count=1)
-    plain = " ".join(VENDOR.sub("", FILLERS.sub(" ", name).strip(), count=1).split())
+    without, plain = VENDOR.sub("", name, count=1), _without_fillers(name)
     for each in dict.fromkeys((without, plain)):
-        yield each, 0
-        model, gigabytes = _sized(each)
-        if gigabytes:
-            yield f"{model} {gigabytes}GB", 0
-            yield model, gigabytes
+        yield from _with_memory(each)
     yield from _laptops(plain)
     for loose in _loosely(name):
-        for each in (loose, " ".join(VENDOR.sub("", FILLERS.sub(" ", loose).strip(), count=1).split())):
-            yield each, 0
-            model, gigabytes = _sized(each)
-            if gigabytes:
-                yield f"{model} {gigabytes}GB", 0
-                yield model, gigabytes
+        for each in (loose, _without_fillers(loose)):
+            yield from _with_memory(each)
         yield from _laptops(loose)
+
+
+def _without_fillers(name: str) -> str:
+    return " ".join(VENDOR.sub("", FILLERS.sub(" ", name).strip(), count=1).split())
+
+
+def _with_memory(name: str) -> Iterator[tuple[str, int]]:
+    """Yield a name as it is, and, where it states a memory, with that behind it and without."""
+    yield name, 0
+    model, gigabytes = _sized(name)
+    if gigabytes:
+        yield f"{model} {gigabytes}GB", 0
+        yield model, gigabytes
 
 
 def _laptops(plain: str) -> Iterator[tuple[str, int]]:

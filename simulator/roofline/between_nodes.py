@@ -68,6 +68,12 @@ class Shape(NamedTuple):
     nodes: int
     each: int
 
+    @classmethod
+    def of(cls, op: Op, hardware: Hardware) -> "Shape":
+        """Return the group over which an op sends."""
+        nodes = hardware.nodes(op.link_devices)
+        return cls(nodes, op.link_devices // nodes)
+
     @property
     def devices(self) -> int:
         """All of them."""

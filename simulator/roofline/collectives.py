@@ -163,8 +163,7 @@ class Links:
 
     def _all_reduce_over_nodes(self, op: Op, counts: Counts) -> Transfer:
         """NCCL's, whatever the engine has of its own for a node (between_nodes.all_reduce_s)."""
-        nodes = self.hardware.nodes(op.link_devices)
-        shape, sent_bytes = Shape(nodes, op.link_devices // nodes), counts.dot(op.link_bytes)
+        shape, sent_bytes = Shape.of(op, self.hardware), counts.dot(op.link_bytes)
         ring = self.hardware.achievable.ring_all_reduce.get(shape.each)
         if shape.each == 1:
             inside = InNode(0.0, math.inf)
@@ -188,8 +187,7 @@ class Links:
             if self.hardware.node_devices <= (self.kernels.rules.gathers_tokens or 0.0):
                 sent_bytes = sent_bytes * (op.link_devices - 1) / others(op.link_devices, op.choices)
             return Transfer(sent_bytes / bytes_per_s, latency_s)
-        nodes = self.hardware.nodes(op.link_devices)
-        shape = Shape(nodes, op.link_devices // nodes)
+        shape = Shape.of(op, self.hardware)
         bytes_per_s = self._collective(shape.each)[1] if shape.each > 1 else math.inf
         latency_s = direct_latency_s(self.hardware)
         return Transfer(all_to_all_s(shape, op, sent_bytes, bytes_per_s, self.hardware) - latency_s, latency_s)

@@ -89,7 +89,7 @@ class LightRates:
         """T = 2 (n-1)/n S / link; over nodes, the slower of its two links (least_all_reduce_s)."""
         devices, sent_bytes = op.link_devices, counts.dot(op.link_bytes)
         if devices > self.hardware.node_devices:
-            shape = self._shape(op)
+            shape = Shape.of(op, self.hardware)
             return least_all_reduce_s(shape, sent_bytes, self._inside(shape), self.hardware)
         link_s = sent_bytes * 2 * (devices - 1) / devices / link_bytes_per_s(self.hardware)
         return quick_reduced(op, counts, link_s, link_s, self.reduced_bits)
@@ -98,7 +98,7 @@ class LightRates:
         sent_bytes = counts.dot(op.link_bytes)
         if op.link_devices <= self.hardware.node_devices:
             return sent_bytes / link_bytes_per_s(self.hardware)
-        shape = self._shape(op)
+        shape = Shape.of(op, self.hardware)
         return least_all_to_all_s(shape, op, sent_bytes, self._inside(shape), self.hardware)
 
     def _send_s(self, op: Op, counts: Counts) -> Array:
@@ -109,10 +109,6 @@ class LightRates:
 
     def _host_link_s(self, op: Op, counts: Counts) -> Array:
         return op.bytes_read(counts) / pcie_bytes_per_s(self.hardware)
-
-    def _shape(self, op: Op) -> Shape:
-        nodes = self.hardware.nodes(op.link_devices)
-        return Shape(nodes, op.link_devices // nodes)
 
     def _inside(self, shape: Shape) -> float:
         """Return the bytes/s of a device's link within its node."""

@@ -210,7 +210,9 @@ class StepModel:
     def _lone_parts(self) -> float:
         """Multiprocessors for each KV head, among which a kernel of one wave shares the cache of a sequence; or 0."""
         rates = self._rates
-        waves = [op for op in self._reading if isinstance(rates, Rates) and rates.decoding.wave(op)]
+        if isinstance(rates, LightRates):
+            return 0.0
+        waves = [op for op in self._reading if rates.decoding.wave(op)]
         share = min((op.shared_by / op.attending_heads for op in waves), default=0.0)
         return share * float(self.hardware.multiprocessors or 0.0)
 
