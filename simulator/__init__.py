@@ -39,8 +39,10 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from simulator.hardware.prices import Terms, offers, own_offer
     from simulator.models.model import load_model
     from simulator.questions.batch_question import BatchQuestion, BatchSizes
+    from simulator.questions.cost_question import CostQuestion
     from simulator.questions.deployment_question import DeploymentQuestion
     from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
+    from simulator.questions.price_question import PriceQuestion
     from simulator.questions.sweep import sweep
     from simulator.questions.workload_question import WorkloadQuestion
     from simulator.reports.slo import parse_slo
@@ -72,8 +74,10 @@ _FILES = {
     "hardware.prices": ("Terms", "offers", "own_offer"),
     "models.model": ("load_model",),
     "questions.batch_question": ("BatchQuestion", "BatchSizes"),
+    "questions.cost_question": ("CostQuestion",),
     "questions.deployment_question": ("DeploymentQuestion",),
     "questions.load_question": ("LoadQuestion", "RunQuestion", "SloQuestion"),
+    "questions.price_question": ("PriceQuestion",),
     "questions.sweep": ("sweep",),
     "questions.workload_question": ("WorkloadQuestion",),
     "reports.slo": ("parse_slo",),
@@ -89,6 +93,7 @@ __all__ = [
     "BatchQuestion",
     "BatchSizes",
     "ClosedLoop",
+    "CostQuestion",
     "DeploymentQuestion",
     "Fixed",
     "Independent",
@@ -96,6 +101,7 @@ __all__ = [
     "LoadQuestion",
     "LogNormal",
     "OpenLoop",
+    "PriceQuestion",
     "RunQuestion",
     "Scenario",
     "Settings",

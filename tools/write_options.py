@@ -10,10 +10,10 @@ from typer.main import get_command
 from simulator.cli import COMMANDS, build
 from simulator.cli.answers.profile_lint import KINDS
 from simulator.cli.completion import TABLE
-from simulator.cli.options.offer_options import COMMITMENTS
 from simulator.deployment.launch_files import KINDS as LAUNCH_FILES
 from simulator.models.number_formats import FORMATS
 from simulator.questions.compare_question import CLASSES
+from simulator.questions.price_question import COMMITMENTS
 from simulator.questions.workload_question import SPREADS
 from simulator.simulation.routers import ROUTERS
 

@@ -137,7 +137,7 @@ def sweep(
     refuse_level(level)
     if not hasattr(question, "each"):
         because = "a sweep answers a question with comma lists"
-        raise InfercastError(f"sweep({question!r})", because, "Give a BatchQuestion or a LoadQuestion")
+        raise InfercastError(f"sweep({question!r})", because, "Give a BatchQuestion, a LoadQuestion or a CostQuestion")
     cases = [SweepCase(each, level) for each in question.each()]
     chosen = executor_named(executor, jobs) if isinstance(executor, str) else executor
     found = answers(cases, chosen, store)

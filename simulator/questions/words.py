@@ -6,7 +6,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -230,6 +230,21 @@ def said(question: Any) -> dict[str, Any]:
     """Return the fields of a question (a dataclass) that are not at their defaults, by name."""
     values = {each.name: (getattr(question, each.name), each.default) for each in fields(question)}
     return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
+
+
+def defaults(question: Any) -> dict[str, Any]:
+    """Return the defaults of the fields of a question (a dataclass), by name."""
+    return {each.name: each.default for each in fields(question)}
+
+
+def refuse_idle(question: Any, dependents: Mapping[str, Sequence[str]]) -> None:
+    """Raise InfercastError for an option that changes nothing without another; `dependents[other]` are such options."""
+    default = defaults(question)
+    for needed, names in dependents.items():
+        for name in names:
+            if getattr(question, needed) == default[needed] and getattr(question, name) != default[name]:
+                given, other = option_of(name), option_of(needed)
+                raise InfercastError(f"{given} without {other}", "it would change nothing", f"Give {other} too")
 
 
 def plain(kind: type[Question], question: Question) -> Question:

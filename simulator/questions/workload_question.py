@@ -114,6 +114,16 @@ class WorkloadQuestion:
                 found.append(one._workload(replicas))
         return found
 
+    def one_load(self) -> tuple[float, Workload]:
+        """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for none."""
+        (rate, workload), *more = self.workloads()
+        if more:
+            raise WorkloadError("several loads", "one is asked about", "Give one --request-rate and one of each length")
+        if rate is None:
+            because = "no number of replicas follows"
+            raise WorkloadError("requests that all come at once", because, "Give a finite --request-rate, say 2")
+        return rate, workload
+
     def _workload(self, replicas: int) -> tuple[float | None, Workload]:
         """Return the rate and the workload of a question without lists."""
         lengths, burstiness, name = self._lengths()

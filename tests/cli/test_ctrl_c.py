@@ -6,8 +6,8 @@ import pytest
 
 from simulator import cli
 from simulator.cli import output
-from simulator.cli.answers import cost_question
 from simulator.cli.commands import report
+from simulator.questions import cost_question
 from simulator.validation import parallel
 from tests.support.commands import infercast
 

@@ -14,11 +14,11 @@ from simulator import (
     load_model,
     own_offer,
 )
-from simulator.cli.answers.offer_columns import energy_columns
 from simulator.cost.bill import tokens_per_s
 from simulator.cost.break_even import SelfHosting
 from simulator.cost.capacity import Answer, Capacity
 from simulator.hardware.sites import load_site
+from simulator.questions.price_rows import energy_columns
 from simulator.workloads.lengths import Uniform
 
 LOAD = Workload(OpenLoop(1.0), Independent(Fixed(500), Fixed(100)), 200)

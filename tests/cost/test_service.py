@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from simulator.cli import build
-from simulator.cli.options.fleet_options import cold_start
 from simulator.cost.service import Service
 from simulator.deployment.deployment import deploy
 from simulator.errors import InfercastError, WorkloadError
 from simulator.hardware.prices import own_offer
+from simulator.questions.service_question import cold_start
 from simulator.simulation.autoscaler import Autoscaler, cold_start_s
 from simulator.simulation.clients import Clients
 from simulator.simulation.routers import Router

@@ -15,10 +15,13 @@ from simulator.executors.program import _files, _is_named
 from simulator.questions import sweep as module
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.case_answer import CaseAnswer
+from simulator.questions.cost_question import CostQuestion
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
+from simulator.questions.price_question import PriceQuestion
 from simulator.questions.sweep import SweepCase, answers, sweep
 from simulator.questions.workload_question import WorkloadQuestion
+from tests.support.commands import answer
 from tests.support.paths import ROOT
 
 ASKED = BatchQuestion(DeploymentQuestion("llama-3.1-8b", "l40s,l4", tp="1,3"), BatchSizes("1,8", input_len="64"))
@@ -54,6 +57,21 @@ def cases(question=ASKED, level: float = 0.8) -> list[SweepCase]:
 
 def texts(found) -> list[str]:
     return [found.known[place].text() for place in range(len(found.cases))]
+
+
+def test_python_sweeps_costs_as_the_command_does():
+    users = WorkloadQuestion(input_len="256", output_len="32", request_rate="1,2", num_prompts=200)
+    prices = PriceQuestion("on-demand,spot", price_date="2026-11-23")
+    asked = CostQuestion(DeploymentQuestion("llama-3.1-8b", "l40s"), users, SloQuestion("ttft:1s"), prices)
+    rows = sweep(asked, jobs=1).rows
+    assert [(row["price_commitment"], row["asked_rate_per_s"]) for row in rows] == [
+        ("on-demand", 1.0),
+        ("on-demand", 2.0),
+        ("spot", 1.0),
+        ("spot", 2.0),
+    ]
+    for question, row in zip(asked.each(), rows, strict=True):
+        assert answer(*question.command()[1:])["answers"][0]["usd_per_hour"] == row["usd_per_hour"]
 
 
 def test_a_sweep_answers_every_combination_and_tells_what_is_impossible():

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.cli.answers.deployment_columns import common, evidence
-from simulator.cli.answers.offer_columns import energy_guesses, packing_columns, price_notes
+from simulator.cli.answers.offer_columns import energy_guesses, price_notes
 from simulator.cli.numbers import count, number
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.options.workload_options import RateOptions
@@ -21,6 +21,7 @@ from simulator.errors import InfercastError
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.deployment_question import Choice
 from simulator.questions.load_notes import rejection_notes
+from simulator.questions.price_rows import packing_columns
 from simulator.questions.row_intervals import intervals
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.compare_screen import Compared
-from simulator.cli.answers.cost_question import answer_rows
 from simulator.cli.answers.cost_screen import details
 from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.output import Row, View
+from simulator.questions.cost_question import answer_rows
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn,
 from simulator.cli.answers.load_columns import LOADS
 from simulator.cli.answers.offer_columns import energy_view
 from simulator.cli.numbers import count, number, percent
-from simulator.cli.options.offer_options import OfferAndApiOptions
 from simulator.cli.output import Column, Row, View
 from simulator.deployment.deployment import Deployment
+from simulator.questions.price_question import PriceQuestion
 
 NOTES = (
     "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
@@ -33,7 +33,7 @@ def table(rows: list[Row], load: str) -> View:
     return View(f"{common(rows)[0]}: {load}", columns, rows)
 
 
-def details(rows: list[Row], priced: OfferAndApiOptions, title: str, level: float) -> list[View]:
+def details(rows: list[Row], priced: PriceQuestion, title: str, level: float) -> list[View]:
     """Return the tables of all figures of some answers; the last says why."""
     energy = energy_view(varying(rows), rows, priced.place())
     views = [_bills_view(rows, title), _latency_view(rows), energy, _intervals_view(rows, level), _reasons_view(rows)]

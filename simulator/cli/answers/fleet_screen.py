@@ -13,7 +13,6 @@ from simulator.cli.answers.interval_columns import held_out, interval_notes, int
 from simulator.cli.answers.load_columns import TOTALS
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.numbers import count, number, percent
-from simulator.cli.options.fleet_options import ClientOptions
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import ENOUGH_REQUESTS, Scenario, draws_for
@@ -21,6 +20,7 @@ from simulator.cost.service import ServiceReport
 from simulator.hardware.prices import Commitment, Terms, offers
 from simulator.limits import known
 from simulator.questions.asked_columns import asked_columns
+from simulator.questions.client_question import ClientQuestion
 from simulator.questions.load_notes import rejection_notes
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
@@ -63,7 +63,7 @@ class Found(NamedTuple):
         return (*GROWING, "ttfv") if self.service.report.overloaded else decode
 
 
-def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientOptions, level: float) -> Result:
+def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientQuestion, level: float) -> Result:
     """Return verdict, tables and sentences of some fleets, of their rows, with intervals at `level`."""
     each_row = list(zip(found, rows, strict=True))
     views = [view for each, row in each_row for view in _views(each, row, behaviour)]
@@ -105,7 +105,7 @@ def _left_of_curve(found: Found) -> list[str]:
     return [f"{seen}: its peak of {peak:.3g} is not simulated. {whole}."]
 
 
-def load_in_words(found: Found, behaviour: ClientOptions) -> str:
+def load_in_words(found: Found, behaviour: ClientQuestion) -> str:
     """Return who sends what, in words."""
     thoughts = behaviour.thinking_tokens
     sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
@@ -200,7 +200,7 @@ def _bills(each: ServiceReport) -> dict[Commitment, tuple[str, float]]:
     return found
 
 
-def _views(found: Found, row: Row, behaviour: ClientOptions) -> list[View]:
+def _views(found: Found, row: Row, behaviour: ClientQuestion) -> list[View]:
     each, title = found.service, f"{found.service.describe()}: {load_in_words(found, behaviour)}"
     names = [name for name in SEEN if name in each.metrics]
     with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from simulator.cli.answers.compare_screen import launch_notes, launch_words
-from simulator.cli.answers.cost_question import capacity_ends
 from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Command
@@ -12,6 +11,7 @@ from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Trial, Tuned
 from simulator.deployment.deployment import Deployment
+from simulator.questions.cost_question import capacity_ends
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
 from simulator.questions.identity import identity
 from simulator.questions.load_rows import load_row

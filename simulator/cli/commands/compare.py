@@ -18,7 +18,7 @@ from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
+from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import REJECTED
@@ -59,7 +59,7 @@ def command(
 
     By default all devices. What bounds prove to be no answer is cut; the rest is simulated on them.
     """
-    slo, (rate, workload) = accepted.value(), one_load(users)
+    slo, (rate, workload) = accepted.value(), users.one_load()
     refuse_ending(report)
     priced.checked()
     options = asked.options(Demand(workload.requests(), slo))

@@ -10,7 +10,6 @@ import typer
 
 from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.batch_cost import OfflineOptions, batch_result
-from simulator.cli.answers.cost_question import CostQuestion
 from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate, headline, table, varying
 from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
@@ -21,12 +20,12 @@ from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
-from simulator.cli.options.offer_options import OfferAndApiOptions, OfferOptions, SeveralOfferOptions
+from simulator.cli.options.offer_options import OfferAndApiOptions, SeveralOfferOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cost.capacity import cost_rank
+from simulator.questions.cost_question import CostQuestion
 from simulator.questions.sweep import SweepCase
-from simulator.questions.words import plain
 from simulator.reports.slo import Slo
 
 
@@ -59,8 +58,7 @@ def command(
     if offline.batch:
         emit(batch_result(choices, users, priced, offline, level), form, details=with_details)
         return
-    asked_at = [CostQuestion(asked, users, accepted, plain(OfferOptions, one)) for one in prices]
-    cases = [SweepCase(each, level) for question in asked_at for each in question.each()]
+    cases = [SweepCase(each, level) for each in CostQuestion(asked, users, accepted, priced).each()]
     found = run_on.answers(cases, "deployments")
     answered = sorted(found.answered, key=lambda each: _rank(each[1].rows[0]))
     questions, rows = [case.question for case, _ in answered], [answer.rows[0] for _, answer in answered]

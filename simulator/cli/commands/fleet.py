@@ -11,7 +11,7 @@ from simulator.cli.answers.fleet_screen import Found, fleet_result, fleet_row, l
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
-from simulator.cli.options.fleet_options import ClientOptions, FleetOptions
+from simulator.cli.options.fleet_options import ClientOptions, ServiceOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
@@ -28,7 +28,7 @@ def command(
     asked: DeploymentOptions,
     users: WorkloadOptions,
     accepted: SloOptions,
-    fleet: FleetOptions,
+    fleet: ServiceOptions,
     behaviour: ClientOptions,
     interval_options: IntervalOptions,
     plot: Annotated[

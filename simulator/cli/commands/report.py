@@ -18,7 +18,7 @@ from simulator.cli.layout import columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import OfferAndApiOptions
-from simulator.cli.options.workload_options import RateOptions, SloOptions, one_load
+from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import exit_if_interrupted, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cost.bounds import bounds
@@ -75,7 +75,7 @@ def command(
     """
     refuse_ending(out)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
-    rate, workload = one_load(users)
+    rate, workload = users.one_load()
     priced.checked()
     load = priced_target(rate, workload, slo, priced.offers_for, priced.interruptions())
 

@@ -6,11 +6,9 @@ from typing import Annotated
 
 from typer import Option
 
-from simulator.errors import WorkloadError
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.simulation.routers import ROUTERS
-from simulator.workloads.workload import Workload
 
 RouterWorkers = Annotated[
     int,
@@ -178,14 +176,3 @@ class RunOptions(RunQuestion):
         ),
     ] = ""
     router_workers: RouterWorkers = 1
-
-
-def one_load(users: WorkloadQuestion) -> tuple[float, Workload]:
-    """Return the only rate in requests/s and its workload. Raises WorkloadError for several, and for none."""
-    (rate, workload), *more = users.workloads()
-    if more:
-        raise WorkloadError("several loads", "one is asked about", "Give one --request-rate and one of each length")
-    if rate is None:
-        because = "no number of replicas follows"
-        raise WorkloadError("requests that all come at once", because, "Give a finite --request-rate, say 2")
-    return rate, workload

@@ -2,25 +2,24 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from simulator.cli.answers.offer_columns import energy_columns, packing_columns, spot_columns
-from simulator.cli.options.offer_options import OfferOptions
-from simulator.cli.options.workload_options import one_load
-from simulator.cli.output import Row
 from simulator.cost.bill import Bill
 from simulator.cost.capacity import Answer, Capacity, answer, capacity
 from simulator.cost.packing import full_usd_per_hour
 from simulator.cost.scenario import Scenario
+from simulator.frames import Row
 from simulator.hardware.sites import Site
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.case_answer import CaseAnswer
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
-from simulator.questions.words import arguments
+from simulator.questions.price_question import PriceQuestion
+from simulator.questions.price_rows import energy_columns, packing_columns, spot_columns
+from simulator.questions.words import arguments, plain
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.reports.intervals import PredictionRange
 
@@ -29,22 +28,29 @@ SHARED = 64  # capacities that a process remembers: cases at several rates and p
 
 @dataclass(frozen=True)
 class CostQuestion:
-    """All that `infercast cost` is asked about: deployments, loads, an SLO, and the offers of one commitment."""
+    """All that `infercast cost` is asked: deployments, loads, an SLO, and which offers count.
+
+    >>> users = WorkloadQuestion(input_len="512", output_len="128", request_rate="1,2")
+    >>> asked = CostQuestion(DeploymentQuestion("llama-3.1-8b", "l40s"), users, priced=PriceQuestion(usd_per_hour=1))
+    >>> [each.users.request_rate for each in asked.each()]
+    ['1', '2']
+    """
 
     deployment: DeploymentQuestion
     users: WorkloadQuestion
-    accepted: SloQuestion
-    priced: OfferOptions
+    accepted: SloQuestion = field(default_factory=SloQuestion)
+    priced: PriceQuestion = field(default_factory=PriceQuestion)
 
     def each(self) -> list["CostQuestion"]:
-        """Return a question for every combination of the comma lists, deployments first.
+        """Return a question for every combination of the comma lists: prices, then deployments, then loads.
 
-        Raises InfercastError as `LoadQuestion.each` and WorkloadError as `one_load` do.
+        Raises InfercastError as `LoadQuestion.each` and WorkloadError as `WorkloadQuestion.one_load` do.
         """
         asked = self.load.each()
         for each in asked:
-            one_load(each.users)  # refuses what has no rate
-        return [CostQuestion(each.deployment, each.users, each.accepted, self.priced) for each in asked]
+            each.users.one_load()  # refuses what has no rate
+        prices = plain(PriceQuestion, self.priced).each()
+        return [CostQuestion(each.deployment, each.users, each.accepted, one) for one in prices for each in asked]
 
     def command(self) -> list[str]:
         """Return the command line that asks this question, with the day from which prices age."""
@@ -95,7 +101,7 @@ def _shared_ends(asked: LoadQuestion, level: float) -> list[float]:
     return capacity_ends(asked.scenario()[0], _capacity(asked).rate_per_s, level)
 
 
-def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list[Row]:
+def answer_rows(found: list[Answer], level: float, priced: PriceQuestion) -> list[Row]:
     """Return a row of all figures for each answer; those at several rates share the intervals of their capacity."""
     known: dict[int, list[float]] = {}
     rows: list[Row] = []
@@ -106,7 +112,7 @@ def answer_rows(found: list[Answer], level: float, priced: OfferOptions) -> list
     return rows
 
 
-def _answer_row(found: Answer, level: float, priced: OfferOptions, ends_per_s: list[float]) -> Row:
+def _answer_row(found: Answer, level: float, priced: PriceQuestion, ends_per_s: list[float]) -> Row:
     row = {**_figures(found, level, priced.place()), **packing_columns(found.packing, priced.terms().on)}
     return {**row, **_capacity_intervals(found, row, ends_per_s)}
 
