@@ -21,20 +21,19 @@ REPLACED_AFTER = f"{REPLACED_AFTER_S / 60:g}min"
 
 
 @dataclass(frozen=True)
-class PriceQuestion:
+class OfferQuestion:
     """The offers that count, and machines of one's own; each field is an option of `infercast cost`.
 
     `price`: a commitment ("on-demand", "spot", "reserved" for a year, "owned"); `provider`, `region`: comma lists of
     patterns; `price_date`: the day from which prices age. `usd_per_hour`: your own price of one device, in instances of
-    `instance_devices`. On spot: the share of instances that is taken back within 30 days, the time until another is
-    there, and the share of the time in which the needed replicas are up.
+    `instance_devices`.
 
     `site`: the country of the data centre, whose electricity and carbon `pue`, `usd_per_kwh`, `grid_g_per_kwh` and
     `colocation` ($ per kW a month) replace. `lifetime_years`: over which owned machines are written off;
     `staff_usd_per_month`: wages for one; `purchase_usd`: your price of one.
 
     >>> from simulator.deployment.deployment import deploy
-    >>> [float(each.usd_per_hour) for each in PriceQuestion(usd_per_hour=2.5).offers(deploy("llama-3.1-8b", "l40s"))]
+    >>> [float(each.usd_per_hour) for each in OfferQuestion(usd_per_hour=2.5).offers(deploy("llama-3.1-8b", "l40s"))]
     [2.5]
     """
 
@@ -44,9 +43,6 @@ class PriceQuestion:
     price_date: str = ""
     usd_per_hour: float | None = None
     instance_devices: int | None = None
-    interrupted_per_month: float = float(INTERRUPTED_PER_MONTH)
-    replaced_after: str = REPLACED_AFTER
-    availability: float = 0.999
     site: str = "us"
     pue: float | None = None
     usd_per_kwh: float | None = None
@@ -56,13 +52,6 @@ class PriceQuestion:
     staff_usd_per_month: float = 0.0
     purchase_usd: float | None = None
 
-    def each(self) -> list[Self]:
-        """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
-        found = [replace(self, price=each) for each in split(self.price, "--price")]
-        for each in found:
-            each.checked()
-        return found
-
     @property
     def commitment(self) -> Commitment:
         """The only commitment. Raises InfercastError for several, and for one that is not known."""
@@ -71,19 +60,11 @@ class PriceQuestion:
             raise InfercastError(f"--price {self.price}", "it is not one commitment", nearest(self.price, COMMITMENTS))
         return known
 
-    def interruptions(self) -> Interruptions:
-        """Return how spot instances are taken back. Raises InfercastError for shares that are none."""
-        replaced_after_s = seconds(self.replaced_after, "--replaced-after")
-        return Interruptions(self.interrupted_per_month, replaced_after_s, self.availability)
-
     def guesses(self) -> list[Provenance]:
         """Return the guesses in use: values that the user did not give."""
-        found: list[tuple[str, Figure]] = []
-        if self.price == "owned" and self.purchase_usd is None:
-            found.append(("devices_share", DEVICES_SHARE))
-        if self.price == "spot" and self.replaced_after == REPLACED_AFTER:
-            found.append(("replaced_after_s", REPLACED_AFTER_S))
-        return [Provenance("prices", name, float(figure), figure.source) for name, figure in found]
+        if self.price != "owned" or self.purchase_usd is not None:
+            return []
+        return [_guess("devices_share", DEVICES_SHARE)]
 
     def place(self) -> Site:
         """Return the site with what the options change of it. Raises ProfileError for one that is not there."""
@@ -96,12 +77,6 @@ class PriceQuestion:
         }
         figures = {name: Figure(value, given) for name, value in changes.items() if value is not None}
         return load_site(self.site).model_copy(update=figures)
-
-    def checked(self) -> Site:
-        """Return the site, after the options are checked. Raises InfercastError for those that exclude each other."""
-        self.terms()
-        self.interruptions()
-        return self.place()
 
     def terms(self) -> Terms:
         """Return which offers count. Raises InfercastError for a day that is none, and for options that exclude."""
@@ -149,3 +124,43 @@ class PriceQuestion:
             return date.fromisoformat(self.price_date) if self.price_date else today()
         except ValueError as error:
             raise InfercastError(f"--price-date {self.price_date}", "it is no date", "Give it as 2026-11-23") from error
+
+
+@dataclass(frozen=True)
+class PriceQuestion(OfferQuestion):
+    """The offers that count, and how spot instances are taken back.
+
+    `interrupted_per_month`: the share that is within 30 days; `replaced_after`: the time until another is there;
+    `availability`: the share of the time in which the needed replicas are up.
+    """
+
+    interrupted_per_month: float = float(INTERRUPTED_PER_MONTH)
+    replaced_after: str = REPLACED_AFTER
+    availability: float = 0.999
+
+    def each(self) -> list[Self]:
+        """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
+        found = [replace(self, price=each) for each in split(self.price, "--price")]
+        for each in found:
+            each.checked()
+        return found
+
+    def interruptions(self) -> Interruptions:
+        """Return how spot instances are taken back. Raises InfercastError for shares that are none."""
+        replaced_after_s = seconds(self.replaced_after, "--replaced-after")
+        return Interruptions(self.interrupted_per_month, replaced_after_s, self.availability)
+
+    def guesses(self) -> list[Provenance]:
+        """Return the guesses in use: values that the user did not give."""
+        is_guess = self.price == "spot" and self.replaced_after == REPLACED_AFTER
+        return [*super().guesses(), *([_guess("replaced_after_s", REPLACED_AFTER_S)] if is_guess else [])]
+
+    def checked(self) -> Site:
+        """Return the site, after the options are checked. Raises InfercastError for those that exclude each other."""
+        self.terms()
+        self.interruptions()
+        return self.place()
+
+
+def _guess(name: str, figure: Figure) -> Provenance:
+    return Provenance("prices", name, float(figure), figure.source)

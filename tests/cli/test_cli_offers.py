@@ -170,3 +170,15 @@ def test_a_headline_writes_dollars_out():
     text = " ".join(printed(*words, *load).split())
     found = float(re.search(r"\$([\d,]+) per million output tokens", text)[1].replace(",", ""))
     assert found == pytest.approx(per_million, rel=0.3)
+
+
+def test_a_fleet_is_paid_at_the_prices_that_are_asked():
+    """An own price alone counts; a commitment that is asked comes first; owned machines are refused by name."""
+    fleet = ("fleet", *CHAT[1:], "--hardware", "l40s", "--request-rate", "1")
+    [own] = answers(*fleet, "--usd-per-hour", "3")["fleets"]
+    bills = {name for name in own if name.startswith("usd_") and not name.endswith(("_low", "_high"))}
+    assert bills == {"usd_on-demand"}
+    assert own["usd_on-demand"] == pytest.approx(3.0 * own["replica_hours"])
+    on_spot = " ".join(text_of(*fleet, "--price", "spot", "--provider", "aws", "--details").split())
+    assert re.search(r"This run costs \$[\d.]+ spot \(2 x g6e.xlarge", on_spot)
+    assert "electricity" in refused(*fleet, "--price", "owned")

@@ -10,7 +10,7 @@ from typer import Option
 from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.offer_columns import energy_guesses, price_notes
 from simulator.cli.numbers import count, number
-from simulator.cli.options.offer_options import OfferAndApiOptions
+from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.options.workload_options import RateOptions
 from simulator.cli.output import Column, Result, Row, View, tried
 from simulator.cli.progress import progress_bar
@@ -65,7 +65,7 @@ class OfflineOptions:
 
 
 def batch_result(
-    choices: list[Choice], users: RateOptions, priced: OfferAndApiOptions, offline: OfflineOptions, level: float
+    choices: list[Choice], users: RateOptions, priced: PriceAndApiOptions, offline: OfflineOptions, level: float
 ) -> Result:
     """Return the cost of offline work on each deployment, cheapest first, with the hours that idle replicas take."""
     deadline_s, workload = seconds(offline.deadline or NIGHT, "--deadline"), _work(users)
@@ -99,7 +99,7 @@ def _work(users: RateOptions) -> Workload:
     return workload
 
 
-def _row(found: BatchAnswer, priced: OfferAndApiOptions, level: float) -> Row:
+def _row(found: BatchAnswer, priced: PriceAndApiOptions, level: float) -> Row:
     scenario, site = found.work.scenario, priced.place()
     tokens = found.tokens
     hours = found.seconds / 3600
@@ -160,7 +160,7 @@ def _idle_notes(found: Iterable[BatchAnswer], idle_replicas: int, deadline_s: fl
     return said
 
 
-def _api_notes(best: BatchAnswer, priced: OfferAndApiOptions) -> list[str]:
+def _api_notes(best: BatchAnswer, priced: PriceAndApiOptions) -> list[str]:
     """Say what hosted APIs take for the work: the cheapest price of batches, and the cheapest other one."""
     model, on = best.work.scenario.deployment.model, priced.terms().on
     sample = best.work.sample

@@ -7,7 +7,7 @@ from functools import cached_property
 from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.compare_screen import Compared
 from simulator.cli.answers.cost_screen import details
-from simulator.cli.options.offer_options import OfferAndApiOptions
+from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.output import Row, View
 from simulator.questions.cost_question import answer_rows
 
@@ -17,7 +17,7 @@ class CostDetails:
     """What `infercast cost` says of some answers, the cheapest first. `level`: share of measurements in intervals."""
 
     compared: Sequence[Compared]
-    priced: OfferAndApiOptions
+    priced: PriceAndApiOptions
     level: float
 
     @cached_property

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from simulator.cli.output import Column, Result, Row, View
 from simulator.cost.packing import packed, replica_size
 from simulator.cost.scenario import ENOUGH_REQUESTS, Scenario, draws_for
 from simulator.cost.service import ServiceReport
-from simulator.hardware.prices import Commitment, Terms, offers
+from simulator.hardware.prices import Commitment
 from simulator.limits import known
 from simulator.questions.asked_columns import asked_columns
 from simulator.questions.client_question import ClientQuestion
 from simulator.questions.load_notes import rejection_notes
 from simulator.questions.load_rows import METRICS, STATS, throughput_intervals
+from simulator.questions.price_question import COMMITMENTS, OfferQuestion
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
@@ -48,6 +49,26 @@ class Found(NamedTuple):
     workload: Workload
     rate: float | None
     service: ServiceReport
+    priced: OfferQuestion = OfferQuestion()
+
+    @property
+    def bills(self) -> dict[Commitment, tuple[str, float]]:
+        """By commitment, the asked one first: which instances hold all replicas, and US dollars that the run costs.
+
+        With a price of the user's own that one alone. Raises InfercastError as `OfferQuestion.offers` does.
+        """
+        found: dict[Commitment, tuple[str, float]] = {}
+        each, asked = self.service, self.priced.commitment
+        deployment = each.service.deployment
+        size = replica_size(deployment.hardware, deployment.devices)
+        others = [one for one in COMMITMENTS if one not in (asked, "owned") and self.priced.usd_per_hour is None]
+        for commitment in (asked, *others):
+            counting = tuple(
+                offer for offer in replace(self.priced, price=commitment).offers(deployment) if size.held(offer)
+            )
+            if counting:
+                found[commitment] = packed(size, each.run.replicas, counting).describe(), each.usd(counting)
+        return found
 
     @property
     def sent(self) -> Requests:
@@ -73,7 +94,7 @@ def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientQuestion,
     notes += [held_out(rows, level), *technique_notes(deployments)]
     changes = [change for each in found for change in each.service.changes]
     sections: dict[str, list[Row]] = {"changes": [*changes], "fleets": rows}
-    words = [*interval_notes(rows), OF_ENGINES, *(said for each in found for said in _other_bills(each.service))]
+    words = [*interval_notes(rows), OF_ENGINES, *(said for each in found for said in _other_bills(each))]
     return Result(sections, views, list(dict.fromkeys(notes)), evidence(deployments), verdict=verdict, details=words)
 
 
@@ -152,7 +173,7 @@ def _figures(found: Found) -> Row:
         "busy_share": each.busy_share,
         "replica_hours": each.replica_hours,
         "device_hours": each.replica_hours * service.deployment.devices,
-        **{f"usd_{kind}": usd for kind, (_, usd) in _bills(each).items()},
+        **{f"usd_{kind}": usd for kind, (_, usd) in found.bills.items()},
         "cold_start_s": scaler.cold_start_s if scaler else None,
     }
 
@@ -186,18 +207,6 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     if regime == "open_loop" or scaled:  # arrivals decide the duration, or the autoscaler the hours
         return ends | {f"{key}_{end}": None for key in spent for end in ENDS}
     return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
-
-
-def _bills(each: ServiceReport) -> dict[Commitment, tuple[str, float]]:
-    """Return, by commitment, what the instances are that hold all replicas, and the US dollars that the run costs."""
-    found: dict[Commitment, tuple[str, float]] = {}
-    deployment = each.service.deployment
-    size = replica_size(deployment.hardware, deployment.devices)
-    for commitment in get_args(Commitment):
-        counting = tuple(offer for offer in offers(deployment.hardware.id, Terms(commitment)) if size.held(offer))
-        if counting:
-            found[commitment] = packed(size, each.run.replicas, counting).describe(), each.usd(counting)
-    return found
 
 
 def _views(found: Found, row: Row, behaviour: ClientQuestion) -> list[View]:
@@ -242,9 +251,10 @@ def _replicas_view(each: ServiceReport) -> View:
     return View("Replicas", columns, rows, is_detail=True)
 
 
-def _prefix_cache_note(each: ServiceReport) -> str:
+def _prefix_cache_note(found: Found) -> str:
+    each = found.service
     share = each.saved_prefill_s / each.run.paid_s
-    paid = next((f", worth ${usd * share:,.3g} {kind}" for kind, (_, usd) in _bills(each).items()), "")
+    paid = next((f", worth ${usd * share:,.3g} {kind}" for kind, (_, usd) in found.bills.items()), "")
     there = f"{each.hit_rate:.0%} of the prompts' tokens were there"
     return f"Prefix cache: {there}, which saved {lasting(each.saved_prefill_s)} of prefill{paid}."
 
@@ -267,11 +277,11 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     ]
     said += rejection_notes([run])
     if run.hit_tokens.any():
-        said.append(_prefix_cache_note(each))
+        said.append(_prefix_cache_note(found))
     said += _overload_notes(found)
     if deadline:
         said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
-    said += [f"This run costs {_bill(*bill)}." for bill in list(_bills(each).items())[:1]]
+    said += [f"This run costs {_bill(*bill)}." for bill in list(found.bills.items())[:1]]
     if row["cold_start_s"] is not None:
         said.append(f"A replica starts in {lasting(row['cold_start_s'])}.")
     if each.service.prefill_replicas:
@@ -288,9 +298,9 @@ def _bill(kind: Commitment, rental: tuple[str, float]) -> str:
     return f"${usd:,.4g} {kind} ({rented})"
 
 
-def _other_bills(each: ServiceReport) -> list[str]:
+def _other_bills(found: Found) -> list[str]:
     """Say what the run costs at other prices than that of the first screen."""
-    others = "; ".join(_bill(*bill) for bill in list(_bills(each).items())[1:])
+    others = "; ".join(_bill(*bill) for bill in list(found.bills.items())[1:])
     return [f"The run's share of other prices, of machines that are used beyond it: {others}."] if others else []
 
 

@@ -17,7 +17,7 @@ from simulator.cli.numbers import number
 from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorName, Jobs
-from simulator.cli.options.offer_options import OfferAndApiOptions
+from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
@@ -41,7 +41,7 @@ def command(
     users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferAndApiOptions,
+    priced: PriceAndApiOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Answers, each on another device.")] = 5,
     jobs: Jobs = None,
     executor: ExecutorName = "",

@@ -20,7 +20,7 @@ from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
-from simulator.cli.options.offer_options import OfferAndApiOptions, SeveralOfferOptions
+from simulator.cli.options.offer_options import PriceAndApiOptions, SeveralPriceOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cost.capacity import cost_rank
@@ -35,7 +35,7 @@ def command(
     users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: SeveralOfferOptions,
+    priced: SeveralPriceOptions,
     offline: OfflineOptions,
     run_on: ExecutorOptions,
     fitted: FittedOption = False,
@@ -81,7 +81,7 @@ def _rank(row: Row) -> tuple[float, bool, float, float]:
 def _result(
     questions: list[CostQuestion],
     rows: list[Row],
-    prices: Sequence[OfferAndApiOptions],
+    prices: Sequence[PriceAndApiOptions],
     title: str,
     level: float,
     *,

@@ -12,13 +12,15 @@ from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import ClientOptions, ServiceOptions
+from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cost.scenario import drawn
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, NotModelledError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
+from simulator.questions.price_question import OfferQuestion
 from simulator.simulation.sent import sent
 from simulator.workloads.workload import Workload
 
@@ -30,6 +32,7 @@ def command(
     accepted: SloOptions,
     fleet: ServiceOptions,
     behaviour: ClientOptions,
+    priced: OfferOptions,
     interval_options: IntervalOptions,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw load and replicas over time (.png, .svg).")
@@ -43,6 +46,7 @@ def command(
     Latencies are what users see: from the first sending, over the network, retries included.
     """
     refuse_ending(page)
+    _refuse_owned(priced)
     slo, choices = accepted.value(), asked.choices()  # first: it opens the user's own profiles, of workloads too
     loads = users.workloads()
     if behaviour.duration and users.num_prompts is not None:
@@ -58,7 +62,7 @@ def command(
         with progress_bar(str(deployment)) as progress:
             asked = (behaviour.asked(sent(each, deployment)) for each in loads)
             first, *draws = [service.report(requests, who, slo, progress) for _, requests, who in asked]
-        return Found(workload, rate, first.beside(draws))
+        return Found(workload, rate, first.beside(draws), priced)
 
     found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
@@ -72,6 +76,13 @@ def command(
         said = ". ".join(dict.fromkeys(load_in_words(each, behaviour) for each in found))
         save_fleet_page(page, f"{said}. Asked: {slo}.", result, [each.service for each in found])
     emit(result, form, details=with_details)
+
+
+def _refuse_owned(priced: OfferQuestion) -> None:
+    """Raise NotModelledError for owned replicas, and InfercastError as `OfferQuestion.terms` does."""
+    if priced.terms().commitment == "owned":
+        because = "what the electricity of replicas comes to that start and idle is not modelled"
+        raise NotModelledError("--price owned of a fleet", because, "Ask infercast cost or plan, or rent it")
 
 
 def _save_plot(found: list[Found], path: Path) -> None:

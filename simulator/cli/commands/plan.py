@@ -11,7 +11,7 @@ from simulator.cli.answers.plan_screen import Searched, months_view, plan_result
 from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import PlanOptions
-from simulator.cli.options.offer_options import OfferOptions
+from simulator.cli.options.offer_options import PriceOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, emit, tried
 from simulator.cli.progress import progress_bar
@@ -33,7 +33,7 @@ def command(
     users: RateOptions,
     accepted: SloOptions,
     planned: PlanOptions,
-    priced: OfferOptions,
+    priced: PriceOptions,
     interval_options: IntervalOptions,
     page: ReportFile = None,
     form: OutputFormat = Format.TEXT,

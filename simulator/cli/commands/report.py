@@ -17,7 +17,7 @@ from simulator.cli.answers.surest import surest_of, surest_words
 from simulator.cli.layout import columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
-from simulator.cli.options.offer_options import OfferAndApiOptions
+from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import exit_if_interrupted, tried
 from simulator.cli.progress import followed, progress_bar
@@ -61,7 +61,7 @@ def command(
     users: RateOptions,
     accepted: SloOptions,
     interval_options: IntervalOptions,
-    priced: OfferAndApiOptions,
+    priced: PriceAndApiOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it (.html).")] = Path(
         "report.html"
     ),

@@ -26,7 +26,7 @@ from simulator.questions.deployment_question import Choice
 from simulator.questions.identity import identity
 from simulator.questions.load_question import RunQuestion, SloQuestion
 from simulator.questions.load_rows import load_row
-from simulator.questions.price_question import PriceQuestion
+from simulator.questions.price_question import OfferQuestion
 from simulator.units import scaled
 from simulator.workloads.workload import Workload
 
@@ -77,11 +77,11 @@ class DevicePrice(NamedTuple):
     offers: tuple[Offer, ...]
 
 
-def device_price(deployment: Deployment, priced: PriceQuestion) -> DevicePrice:
+def device_price(deployment: Deployment, priced: OfferQuestion) -> DevicePrice:
     """Return the price of a device: the cheapest that counts; an owned one takes its electricity at full power.
 
     Raises ProfileError where no price list has the device, NotModelledError for spot prices, and as
-    `PriceQuestion.terms` does.
+    `OfferQuestion.terms` does.
     """
     terms, hardware = priced.terms(), deployment.hardware
     if terms.commitment == "spot":

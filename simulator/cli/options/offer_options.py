@@ -7,13 +7,13 @@ from typer import Option
 
 from simulator.cost.ownership import LIFETIME_YEARS
 from simulator.cost.spot import INTERRUPTED_PER_MONTH
-from simulator.questions.price_question import COMMITMENTS, REPLACED_AFTER, PriceQuestion
+from simulator.questions.price_question import COMMITMENTS, REPLACED_AFTER, OfferQuestion, PriceQuestion
 
 PRICE_HELP = f"{', '.join(COMMITMENTS)}: reserved is for a year, owned is bought."
 
 
 @dataclass(frozen=True)
-class OfferOptions(PriceQuestion):
+class OfferOptions(OfferQuestion):
     """Options for which offers count, where devices stand, and what owned ones cost."""
 
     price: Annotated[
@@ -40,15 +40,6 @@ class OfferOptions(PriceQuestion):
         int | None,
         Option("--instance-devices", min=1, help="Devices of your own instance.", show_default="a replica's"),
     ] = None
-    interrupted_per_month: Annotated[
-        float, Option("--interrupted-per-month", help="Share of spot instances taken back within 30 days.")
-    ] = float(INTERRUPTED_PER_MONTH)
-    replaced_after: Annotated[
-        str, Option("--replaced-after", metavar="TIME", help="Until another spot instance is there.")
-    ] = REPLACED_AFTER
-    availability: Annotated[
-        float, Option("--availability", help="Share of the time in which the needed replicas are up, on spot.")
-    ] = 0.999
     site: Annotated[
         str, Option("--site", metavar="NAME", help="Country of the data centre: its electricity and its carbon.")
     ] = "us"
@@ -79,7 +70,22 @@ class OfferOptions(PriceQuestion):
 
 
 @dataclass(frozen=True)
-class OfferAndApiOptions(OfferOptions):
+class PriceOptions(OfferOptions, PriceQuestion):
+    """The same, and how spot instances are taken back."""
+
+    interrupted_per_month: Annotated[
+        float, Option("--interrupted-per-month", help="Share of spot instances taken back within 30 days.")
+    ] = float(INTERRUPTED_PER_MONTH)
+    replaced_after: Annotated[
+        str, Option("--replaced-after", metavar="TIME", help="Until another spot instance is there.")
+    ] = REPLACED_AFTER
+    availability: Annotated[
+        float, Option("--availability", help="Share of the time in which the needed replicas are up, on spot.")
+    ] = 0.999
+
+
+@dataclass(frozen=True)
+class PriceAndApiOptions(PriceOptions):
     """Options for the offers that count, and for hosted APIs beside them."""
 
     vs_api: Annotated[
@@ -88,7 +94,7 @@ class OfferAndApiOptions(OfferOptions):
 
 
 @dataclass(frozen=True)
-class SeveralOfferOptions(OfferAndApiOptions):
+class SeveralPriceOptions(PriceAndApiOptions):
     """The same, for a list of commitments (`each`)."""
 
     price: Annotated[str, Option("--price", metavar="COMMITMENT,..", help=PRICE_HELP)] = "on-demand"
