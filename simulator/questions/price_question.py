@@ -132,6 +132,9 @@ class PriceQuestion(OfferQuestion):
 
     `interrupted_per_month`: the share that is within 30 days; `replaced_after`: the time until another is there;
     `availability`: the share of the time in which the needed replicas are up.
+
+    >>> PriceQuestion("spot", replaced_after="5min").interruptions().replaced_after_s
+    300.0
     """
 
     interrupted_per_month: float = float(INTERRUPTED_PER_MONTH)

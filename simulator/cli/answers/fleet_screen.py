@@ -281,7 +281,7 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     said += _overload_notes(found)
     if deadline:
         said.append(_deadline_note(run.end_s, seconds(deadline, "--deadline"), row, len(run.abandoned)))
-    said += [f"This run costs {_bill(*bill)}." for bill in list(found.bills.items())[:1]]
+    said += _bill_note(found)
     if row["cold_start_s"] is not None:
         said.append(f"A replica starts in {lasting(row['cold_start_s'])}.")
     if each.service.prefill_replicas:
@@ -296,6 +296,13 @@ def _draws(each: ServiceReport) -> str:
 def _bill(kind: Commitment, rental: tuple[str, float]) -> str:
     rented, usd = rental
     return f"${usd:,.4g} {kind} ({rented})"
+
+
+def _bill_note(found: Found) -> list[str]:
+    """Say what the run costs as asked or, where no such offer counts, at the first other price."""
+    bills, asked = found.bills, found.priced.commitment
+    missing = [] if asked in bills else [f"No {asked} price counts for {found.service.service.deployment.hardware.id}."]
+    return [*missing, *(f"This run costs {_bill(*bill)}." for bill in list(bills.items())[:1])]
 
 
 def _other_bills(found: Found) -> list[str]:
