@@ -26,7 +26,7 @@ from simulator.deployment.speculation import Draft, draft_of
 from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
-from simulator.engines.overheads import Overheads
+from simulator.engines.overheads import NO_OVERHEADS, Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
@@ -233,10 +233,10 @@ class Deployment:
         """The engine's kernels on the device, for the model."""
         return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model)
 
-    @cached_property
+    @property
     def overheads(self) -> Overheads:
-        """The engine's host times beside the device."""
-        return self.engine.overheads_on(self.hardware)
+        """The engine's host times beside the device; none at the speed of light."""
+        return NO_OVERHEADS if self.light else self.engine.overheads_on(self.hardware)
 
     @property
     def stream_s(self) -> float:
@@ -245,8 +245,9 @@ class Deployment:
         Of those for what a client receives at once (`stream_interval`); that its first token comes alone is left out.
         API servers stream at the same time.
         """
-        is_streamed = self.settings.stream and not self.light
-        return self.overheads.stream_s * is_streamed / self.engine.stream_interval / self.engine.api_server_count
+        return (
+            self.overheads.stream_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
+        )
 
     @property
     def first_call_s(self) -> float:
@@ -255,7 +256,7 @@ class Deployment:
 
     def request_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
         """Return the seconds outside of steps by prompt length, float64 of its shape; 0 at the speed of light."""
-        return self.overheads.answer_s(prompt_tokens) * (not self.light)
+        return self.overheads.answer_s(prompt_tokens)
 
     @cached_property
     def at_light(self) -> "Deployment":

@@ -103,3 +103,7 @@ class Overheads(Strict):
         """Return the seconds of a step that no kernel hides: step + sequences + cached tokens."""
         cached_s = self.cached_token_s * counts.decode_reads
         return self.step_s * counts.steps + self.sequence_s * counts.logits + cached_s
+
+
+NO_OVERHEADS = Overheads(step_s=NO_TIME, sequence_s=NO_TIME, request_s=NO_TIME)
+"""Of the speed of light."""

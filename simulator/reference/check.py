@@ -32,7 +32,6 @@ from simulator.reference.small_loads import LENGTHS, small_loads
 from simulator.reference.step_grid import HELD_OUT, Cell, fitting, measure_cells
 from simulator.reference.timing import Pulse, Timing, drift, other_process
 from simulator.reference.transformer import Build, Transformer
-from simulator.roofline.graphs import NO_LAUNCHES
 from simulator.roofline.step_model import StepModel, StepTable
 from simulator.scheduler.state import SchedulerLimits
 from simulator.simulation.engine_loop import simulate
@@ -246,7 +245,7 @@ class Checker:
         profile = StepModel(ops, hardware, engine.overheads, kernels=kernels, launches=launches)
         composed = step_table(tables, self.model, *sizes)
         return {
-            "roofline": replace(profile, light=True, launches=NO_LAUNCHES).table(*sizes),
+            "roofline": StepModel(ops, hardware, light=True, kernels=kernels).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
             "calibrated": fit_step_table(composed, steps),

@@ -84,10 +84,9 @@ def step_floor(model: StepModel, max_tokens: int, max_sequences: int) -> StepFlo
     by_tokens = _least(model, known, of_tokens, Counts(steps=np.ones_like(tokens), tokens=tokens))
     by_logits = _least(model, known, of_logits, Counts(steps=np.ones_like(logits), logits=logits))
     slopes = sum((op.repeats * _slopes(model, known, op) for op in model.ops), start=np.zeros(len(SLOPES)))
-    if not model.light:
-        host_s = np.asarray(model.overheads.host_s(Counts(steps=1.0, logits=logits)))
-        by_logits = by_logits + host_s[_starts(len(logits))]
-        slopes = slopes + np.array([float(model.overheads.host_s(each)) for each in _units()])
+    host_s = np.asarray(model.overheads.host_s(Counts(steps=1.0, logits=logits)))
+    by_logits = by_logits + host_s[_starts(len(logits))]
+    slopes = slopes + np.array([float(model.overheads.host_s(each)) for each in _units()])
     return StepFloor(
         Least(by_tokens, _last(_starts(max_tokens), max_tokens)),
         Least(by_logits, _last(_starts(len(logits)), len(logits))),

@@ -10,7 +10,7 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.engines.kernel_rules import CAPTURED_TOKENS, KernelRules
 from simulator.engines.kernels import Kernels
-from simulator.engines.overheads import Overheads
+from simulator.engines.overheads import NO_OVERHEADS, Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
@@ -69,13 +69,13 @@ ONES = Counts(**dict(zip(SLOPES, np.eye(len(SLOPES) + 1)[:-1], strict=True)))  #
 class StepModel:
     """Seconds of one engine step: the sum of its ops, of the ops that draft for it, and of the engine's host time.
 
-    `kernels`: None for those that the device was measured with. `light`: the speed of light (LightRates), without any
-    overhead.
+    `kernels`: None for those that the device was measured with. `light`: the speed of light (LightRates), at which no
+    engine has overheads.
     """
 
     ops: tuple[Op, ...]
     hardware: Hardware
-    overheads: Overheads
+    overheads: Overheads = NO_OVERHEADS
     light: bool = False
     kernels: Kernels | None = None
     draft_ops: tuple[Op, ...] = ()  # of one sequential step of what drafts
@@ -106,7 +106,7 @@ class StepModel:
         costs = [*(self._cost(op, filled) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
         gaps_s, least_s = self.graphs.launched(self.launches, counts)
         at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
-        host_s = (0.0 if self.light else self.overheads.host_s(counts) / at_once) + gaps_s * counts.steps
+        host_s = self.overheads.host_s(counts) / at_once + gaps_s * counts.steps
         least_s = np.maximum(self.least_s, least_s) * counts.steps
         host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
         return [*costs, Cost("engine host time", overhead_s=host_s, seconds=host_s)]
@@ -172,7 +172,7 @@ class StepModel:
         slopes = np.broadcast_to(self._only(self.ops).seconds(ONES), len(SLOPES) + 1)
         launch_s, graph_s = self._by_decodes(logits)
         return StepTable(
-            np.ascontiguousarray(token_s - (0.0 if self.light else self.overheads.step_s), dtype=np.float64),
+            np.ascontiguousarray(token_s - self.overheads.step_s, dtype=np.float64),
             np.ascontiguousarray(logit_s, dtype=np.float64),
             slopes[:-1] - slopes[-1] + self.drafting_slopes(),
             draft_s,
@@ -180,7 +180,7 @@ class StepModel:
             self.least_s,
             lone_s=self._lone_s(),
             lone_parts=self._lone_parts,
-            host_s=np.zeros(3) if self.light else self.overheads.each_s,
+            host_s=self.overheads.each_s,
             prompts=self.launches.prompts,
             decode_launch_s=launch_s,
             decode_graph_s=graph_s,

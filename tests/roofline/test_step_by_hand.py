@@ -8,6 +8,7 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
+from simulator.engines.overheads import NO_OVERHEADS
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.achievable import Achievable, DecodeAttention, Gemm, PrefillAttention
 from simulator.hardware.hardware import Hardware, load_hardware
@@ -63,8 +64,8 @@ def device(peak_flops_per_s: float, memory_bytes_per_s: float) -> Hardware:
 
 
 def step(model: Model, hardware: Hardware, *, light: bool = False) -> StepModel:
-    overheads = load_engine("vllm").overheads.model_copy(update={"step_s": 3e-3, "sequence_s": 1e-3})
-    return StepModel(model.ops(Layout()), hardware, overheads, light=light)
+    times = load_engine("vllm").overheads.model_copy(update={"step_s": 3e-3, "sequence_s": 1e-3})
+    return StepModel(model.ops(Layout()), hardware, NO_OVERHEADS if light else times, light=light)
 
 
 def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of_light():
