@@ -87,7 +87,7 @@ def _is_of(hardware: Hardware, word: str) -> bool:
 class CompareQuestion(DeploymentQuestion):
     """Which deployments `infercast compare` searches; the fields are those of `DeploymentQuestion`, left open.
 
-    `hardware` also takes patterns and classes (`devices`). `tp` "auto" and `pp`, `ep`, `dp` 0: every degree that fits.
+    `hardware` also takes patterns and classes (`devices`). `tp`, `pp`, `ep`, `dp` "auto": every degree that fits.
     `weight_dtype` "auto": the checkpoint's own format, and narrower ones that a device multiplies natively. `engine`
     "auto": the one that a device's users run; "all": those of SERVING that run there.
     """
@@ -95,9 +95,9 @@ class CompareQuestion(DeploymentQuestion):
     hardware: str = "all"
     engine: str = ANY
     tp: str = ANY
-    pp: int = 0
-    ep: int = 0
-    dp: int = 0
+    pp: str = ANY
+    ep: str = ANY
+    dp: str = ANY
     weight_dtype: str = ANY
 
     def options(self, asked: Demand) -> Options:
@@ -155,21 +155,25 @@ class CompareQuestion(DeploymentQuestion):
 
     def _degrees(self, hardware: Hardware, *, has_experts: bool) -> list[dict[str, Any]]:
         """Return the degrees to try: few devices first, then tensor parallelism alone first; tp x dp within a node."""
-        is_open = self.tp in ("", ANY)
-        tps = DEGREES if is_open else whole_numbers(self.tp, "--tp")
-        pps, dps = ((given,) if given else DEGREES for given in (self.pp, self.dp))
-        dps = dps if has_experts or self.dp else (1,)
+        tps, pps, eps, dps = (self._asked(name) for name in ("tp", "pp", "ep", "dp"))
+        is_open = not tps
+        dps = dps or list(DEGREES if has_experts else DEGREES[:1])
         most = 1 if hardware.device_class in ALONE else DEGREES[-1]
         found = []
-        for tp, pp, dp in product(tps, pps, dps):
+        for tp, pp, dp in product(tps or DEGREES, pps or DEGREES, dps):
             group = tp * dp
-            if (is_open or not self.pp) and (group * pp > max(most, *tps if not is_open else (1,))):
+            if not (tps and pps) and group * pp > max([most, *tps]):
                 continue
             if is_open and group > hardware.node_devices:
                 continue
-            eps = (self.ep,) if self.ep else (group,) if dp > 1 else (1, group) if has_experts else (1,)
-            found += [(group * pp, pp, dp, ep, tp) for ep in dict.fromkeys(eps)]
+            usual = (group,) if dp > 1 else (1, group) if has_experts else (1,)
+            found += [(group * pp, pp, dp, ep, tp) for ep in dict.fromkeys(eps or usual)]
         return [{"tp": tp, "pp": pp, "ep": ep, "dp": dp} for _, pp, dp, ep, tp in sorted(found)]
+
+    def _asked(self, name: str) -> list[int]:
+        """Return the degrees that were asked for; empty: whatever fits."""
+        given = getattr(self, name)
+        return [] if given in ("", ANY) else whole_numbers(given, f"--{name}")
 
 
 def _runs(engine: Engine, hardware: Hardware) -> bool:

@@ -33,6 +33,7 @@ from simulator.questions.words import (
 )
 from simulator.units import GIB
 
+DEGREES = ("tp", "pp", "ep", "dp")
 SEQS, TOKENS, SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
 ProfileT = TypeVar("ProfileT")
 Variant = tuple[Settings, tuple[str, ...]]  # one combination of settings, and of --set NAME=VALUE
@@ -56,9 +57,9 @@ class DeploymentQuestion:
     hardware: str
     engine: str = ""  # the device's usual one
     tp: str = "1"
-    pp: int = 1
-    ep: int = 1
-    dp: int = 1
+    pp: str = "1"
+    ep: str = "1"
+    dp: str = "1"
     weight_dtype: str = ""
     cache_dtype: str = ""
     max_num_seqs: str = ""
@@ -93,7 +94,9 @@ class DeploymentQuestion:
         return [each() for each in self.choices()]
 
     def each(self) -> list["DeploymentQuestion"]:
-        """Return a question for every combination of the comma lists. Raises InfercastError for an empty part.
+        """Return a question for every combination of the comma lists, each once.
+
+        Raises ProfileError for a name that no profile has, InfercastError for an empty part.
 
         >>> [(one.hardware, one.tp) for one in DeploymentQuestion("qwen3-32b", "l40s,h100-sxm", tp="1,2").each()]
         [('l40s', '1'), ('l40s', '2'), ('h100-sxm', '1'), ('h100-sxm', '2')]
@@ -102,7 +105,7 @@ class DeploymentQuestion:
             "model": split(self.model, "--model"),
             "hardware": split(self.hardware, "--hardware"),
             "engine": listed(self.engine, "--engine"),
-            "tp": split(self.tp, "--tp"),
+            **{each: split(getattr(self, each), f"--{each}") for each in DEGREES},
             "weight_dtype": listed(self.weight_dtype, "--weight-dtype"),
             "cache_dtype": listed(self.cache_dtype, "--cache-dtype"),
             "max_num_seqs": listed(self.max_num_seqs, SEQS),
@@ -111,7 +114,16 @@ class DeploymentQuestion:
             "changes": list(product(*(_values(each) for each in self.changes or ()))),
         }
         one = plain(DeploymentQuestion, self)
-        return [replace(one, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values())]
+        every = (replace(one, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values()))
+        found: dict[DeploymentQuestion, DeploymentQuestion] = {}
+        for each in every:
+            found.setdefault(each._named_once(), each)
+        return list(found.values())
+
+    def _named_once(self) -> "DeploymentQuestion":
+        """Return a question without lists by the files of its profiles, which may have several names."""
+        model, named = loaded(checkpoint, self.model)
+        return replace(self, model=f"{model.path} {named}", hardware=str(loaded(load_hardware, self.hardware).path))
 
     def choices(self) -> list[Choice]:
         """Return a function for every combination that builds it or raises, so that a sweep can skip impossible ones.
@@ -129,11 +141,11 @@ class DeploymentQuestion:
         model, named = loaded(checkpoint, self.model)
         hardware = loaded(load_hardware, self.hardware)
         named_engine = loaded(load_engine, self.engine) if self.engine else None
-        (tp,), (variant,) = whole_numbers(self.tp, "--tp"), self.variants
+        degrees = {each: whole_numbers(getattr(self, each), f"--{each}")[0] for each in DEGREES}
+        (variant,) = self.variants
 
         def build() -> Deployment:
             engine = named_engine or loaded(load_engine, usual_engine(hardware))
-            degrees = {"tp": tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
             dtypes = (self.weight_dtype or named, self.cache_dtype)
             with as_typed(said(self)):
                 layout = running_layout(model, hardware, engine, dtypes=dtypes, **degrees)

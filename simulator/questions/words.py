@@ -42,14 +42,15 @@ PER_TIME = re.compile(r"(\d+\.?\d*) ?(?:/|per|rp|qp|req/|requests/) ?([smhd])[a-
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")  # 1,024 is no list of 1 and 24
 
 
-def split(text: str, option: str) -> list[str]:
-    """Return the parts of a comma list, without spaces around them.
+def split(text: object, option: str) -> list[str]:
+    """Return the parts of a comma list, without spaces around them; in Python, a number is a list of one.
 
     Raises InfercastError where one is empty, and for 1,000.
 
     >>> split("h100-sxm, h200-sxm", "--hardware")
     ['h100-sxm', 'h200-sxm']
     """
+    text = str(text)
     parts = [each.strip() for each in text.split(",")]
     if not all(parts):
         raise InfercastError(f"{option} {text!r}", "a part of the list is empty", "Give values with commas between")
@@ -59,12 +60,12 @@ def split(text: str, option: str) -> list[str]:
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
-    """Return the whole numbers of a comma list. Raises InfercastError for anything but whole numbers above 0.
+    """Return the whole numbers of a comma list, each once. Raises InfercastError for anything but those above 0.
 
-    >>> whole_numbers("1,8,64", "--batch")
+    >>> whole_numbers("1,8,64,8", "--batch")
     [1, 8, 64]
     """
-    return [_whole(each, option) for each in split(text, option)]
+    return list(dict.fromkeys(_whole(each, option) for each in split(text, option)))
 
 
 def _whole(text: str, option: str) -> int:
@@ -90,12 +91,12 @@ def example(text: str, option: str) -> str:
 
 
 def listed(text: str, option: str) -> list[str]:
-    """Return the parts of a comma list, or the empty text alone where nothing is given.
+    """Return the parts of a comma list, each once, or the empty text alone where nothing is given.
 
     >>> listed("8,16", "--max-num-seqs"), listed("", "--max-num-seqs")
     (['8', '16'], [''])
     """
-    return split(text, option) if text else [""]
+    return list(dict.fromkeys(split(text, option))) if text else [""]
 
 
 def whole(text: str, option: str) -> int | None:

@@ -44,7 +44,7 @@ from tests.support.paths import ROOT
         ("cost --model phi-4 --hardware l4 --workload chat --rate 90/min", "--request-rate '90/min'", "-rate 1.5."),
         ("estimate --model phi-4 --hardware Apple-M3-16GB-Laptop", "no hardware profile", "Nearest: "),
         ("plan --months 500", "--months 500: it is above 120", "Give 120 or less."),
-        ("estimate --pp 0", "--pp 0: it is below 1", "Give 1 or more."),
+        ("estimate --replicas 0", "--replicas 0: it is below 1", "Give 1 or more."),
         ("estimate --cpu-offload-gb 10GB", "--cpu-offload-gb 10GB", "Write --cpu-offload-gb 10."),
         ("estimate --model phi-4 --hardware l4 --engine vllm:0.10.2", "--engine vllm:0.10.2", "Give vllm-0.8,"),
         ("cost --model phi-4 --hardware l4 --slo ttft:5sec", "--slo ttft:5sec: there is no unit 'sec'", "Nearest: s"),

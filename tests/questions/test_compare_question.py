@@ -45,8 +45,8 @@ def test_experts_may_lie_whole_on_devices():
 
 
 def test_what_is_said_is_kept():
-    assert layouts(model="llama-3.1-8b", hardware="h100-sxm", tp="2", pp=1) == {(2, 1, 1, 1)}
-    assert layouts(model="llama-3.1-8b", hardware="h100-sxm", tp="3,32", pp=1) == {(3, 1, 1, 1), (32, 1, 1, 1)}
+    assert layouts(model="llama-3.1-8b", hardware="h100-sxm", tp="2", pp="1") == {(2, 1, 1, 1)}
+    assert layouts(model="llama-3.1-8b", hardware="h100-sxm", tp="3,32", pp="1") == {(3, 1, 1, 1), (32, 1, 1, 1)}
 
 
 def test_a_laptop_is_not_joined_with_others():
@@ -72,6 +72,6 @@ def test_engines_that_run_there():
 
 
 def test_what_the_data_sheet_rules_out_is_counted_by_reason_and_device():
-    found = CompareQuestion("llama-3.1-70b", "l4,h200-sxm", tp="1", pp=1, weight_dtype="bf16").options(DEMAND)
+    found = CompareQuestion("llama-3.1-70b", "l4,h200-sxm", tp="1", pp="1", weight_dtype="bf16").options(DEMAND)
     assert found.cut["memory", "l4"] == 1
     assert all(reason in ("memory", "ttft", "tpot") for reason, _ in found.cut)

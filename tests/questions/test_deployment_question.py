@@ -105,3 +105,10 @@ def test_ones_own_profiles_are_read_anew(tmp_path, monkeypatch):
         for name in ("mine", str(tmp_path / "file.yaml")):
             assert DeploymentQuestion(name, "l40s").deployment().context_tokens == context
     assert DeploymentQuestion("llama-3.1-8b", "l40s").deployment().context_tokens == 131_072
+
+
+def test_a_deployment_that_is_named_twice_is_asked_about_once():
+    asked = DeploymentQuestion("llama-3.1-8b", "h100-sxm,h100", tp="1,1", pp="1,2", changes=("block_size=16,32",))
+    assert [(each.hardware, each.pp, each.changes) for each in asked.each()] == [
+        ("h100-sxm", pp, (size,)) for pp in ("1", "2") for size in ("block_size=16", "block_size=32")
+    ]

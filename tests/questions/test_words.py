@@ -112,7 +112,7 @@ def test_only_what_is_not_the_default_is_written():
     for of, words in ((DeploymentQuestion, ["--model", "m", "--hardware", "h"]), (WorkloadQuestion, [])):
         needed = {"model": "m", "hardware": "h"} if of is DeploymentQuestion else {}
         assert arguments(of(**needed)) == words
-    changed = DeploymentQuestion("m", "h", pp=2, changes=("a=1", "b=2"), gpu_memory_utilization="0.9")
+    changed = DeploymentQuestion("m", "h", pp="2", changes=("a=1", "b=2"), gpu_memory_utilization="0.9")
     assert arguments(changed)[4:] == ["--pp", "2", "--gpu-memory-utilization", "0.9", "--set", "a=1", "--set", "b=2"]
     assert arguments(RunQuestion(whole_run=True)) == ["--whole-run"]
 

@@ -78,8 +78,8 @@ def command(
         views += [view for each in found for view in op_views(each)]
     told = form is not Format.CSV or fitted  # csv has rows alone, of which there may be many
     deployments = [each.deployment() for each in dict.fromkeys(one.deployment for one in questions)] if told else []
-    uneven = any(row[SIZE.key] < asked.dp for row in rows)
-    notes = [held_out(rows, level), *([PIPELINE] if asked.pp > 1 else []), *([RANKS] if uneven else [])]
+    uneven, staged = any(row[SIZE.key] < row["dp"] for row in rows), any(row["pp"] > 1 for row in rows)
+    notes = [held_out(rows, level), *([PIPELINE] if staged else []), *([RANKS] if uneven else [])]
     notes += technique_notes(deployments)
     words = [LIGHT, REQUEST, *interval_notes(rows)]
     result = Result(sections, views, notes, evidence(deployments), answered.refused, verdict(rows), words)

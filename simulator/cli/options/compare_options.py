@@ -24,9 +24,9 @@ class CompareOptions(DeploymentOptions, CompareQuestion):
         str, Option("--engine", metavar="NAME,..", help="Engines; auto: the device's usual one; all: all that serve.")
     ] = ANY
     tp: Annotated[str, Option(*TP, metavar="N,..", help="Tensor parallelism; auto: whatever fits.")] = ANY
-    pp: Annotated[int, Option(*PP, min=0, help="Pipeline parallelism; 0: whatever fits.")] = 0
-    ep: Annotated[int, Option("--ep", min=0, help="Expert parallelism; 0: whatever fits.")] = 0
-    dp: Annotated[int, Option(*DP, min=0, help="Data-parallel attention; 0: whatever fits.")] = 0
+    pp: Annotated[str, Option(*PP, metavar="N,..", help="Pipeline parallelism; auto: whatever fits.")] = ANY
+    ep: Annotated[str, Option("--ep", metavar="N,..", help="Expert parallelism; auto: whatever fits.")] = ANY
+    dp: Annotated[str, Option(*DP, metavar="N,..", help="Data-parallel attention; auto: whatever fits.")] = ANY
     weight_dtype: Annotated[
         str,
         Option(

@@ -119,9 +119,11 @@ class DeploymentOptions(DeploymentQuestion):
         ),
     ] = ""
     tp: Annotated[str, Option(*TP, metavar="N,..", help="Tensor parallelism: devices that share each layer.")] = "1"
-    pp: Annotated[int, Option(*PP, min=1, help="Pipeline parallelism: stages of layers.")] = 1
-    ep: Annotated[int, Option("--ep", min=1, help="Expert parallelism: 1, or as --tp times --dp.")] = 1
-    dp: Annotated[int, Option(*DP, min=1, help="Data-parallel attention: its copies; experts lie on all.")] = 1
+    pp: Annotated[str, Option(*PP, metavar="N,..", help="Pipeline parallelism: stages of layers.")] = "1"
+    ep: Annotated[str, Option("--ep", metavar="N,..", help="Expert parallelism: 1, or as --tp times --dp.")] = "1"
+    dp: Annotated[str, Option(*DP, metavar="N,..", help="Data-parallel attention: its copies; experts lie on all.")] = (
+        "1"
+    )
     weight_dtype: Annotated[
         str,
         Option("--weight-dtype", metavar="NAME,..", help="Number format of the weights.", show_default="checkpoint's"),
