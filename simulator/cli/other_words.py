@@ -53,7 +53,7 @@ SENTENCES = {
     "--verbose": "Write --details",
     "-v": "Write --details",
     "-h": "Write --help",
-    "--enforce-eager": "Write --set graph_tokens=0 --set decode_graph_tokens=0",
+    "--enforce-eager": "Write --set enforce_eager=true",
 }
 COMMANDS = {  # words for what another tool's command, or no tool at all, does
     **dict.fromkeys(("serve", "start", "deploy"), "launch"),

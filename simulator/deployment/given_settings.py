@@ -4,16 +4,11 @@ from typing import Any
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import running_layout
-from simulator.deployment.setting_names import OF_ENGINE, our_words
+from simulator.deployment.setting_names import OF_ENGINE, option_of_setting, our_words
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import Engine
 from simulator.units import GIB
 
-OPTIONS = {  # of settings whose option is not their name
-    "memory_fraction": "--gpu-memory-utilization",
-    "num_blocks": "--num-gpu-blocks-override",
-    "speculation": "--speculative-model",
-}
 SET_BY = {"cache_tokens": "num_blocks", "num_gpu_blocks_override": "num_blocks", "total_context": "max_model_len"}
 
 
@@ -53,7 +48,7 @@ def as_given(name: str, value: Any, deployment: Deployment) -> str:
     if name == "num_blocks":
         value += 1  # one is vLLM's null block
     text = value.draft if isinstance(value, Speculation) else value
-    return f"{OPTIONS.get(name, '--' + name.replace('_', '-'))} {text}"
+    return f"{option_of_setting(name)} {text}"
 
 
 def _usual_cache(deployment: Deployment) -> str:

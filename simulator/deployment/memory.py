@@ -54,7 +54,7 @@ class MemoryPlan(Framed):
     workspace: Workspace  # of a full step
     context_bytes: float  # of the driver and its libraries
     graph_bytes: float  # of captured CUDA graphs
-    unused_bytes: float  # what the engine's memory fraction leaves
+    unused_bytes: float  # what the engine's memory fraction, or a given number of blocks, leaves
     state_bytes: float  # of recurrent layers, per running sequence; 0 without such layers
     max_num_seqs: int  # as set, or as many as have room for their recurrent states
     state_slots: int  # recurrent states that memory is kept for
@@ -103,7 +103,8 @@ class MemoryPlan(Framed):
     def blocks_that_fit(self) -> int:
         """KV-cache blocks that the memory has room for; vLLM keeps one more as its null block."""
         spare = 0 if self.deployment.engine.is_reserved else 1
-        return max(0, int(self.cache_bytes // self.block_bytes) - spare) if self.block_bytes else 0
+        rounding = 1e-9  # of so many blocks: a whole number of them stays one
+        return max(0, int(self.cache_bytes / self.block_bytes + rounding) - spare) if self.block_bytes else 0
 
     @property
     def error_bytes(self) -> float:
@@ -112,8 +113,8 @@ class MemoryPlan(Framed):
 
     @property
     def fits_barely(self) -> bool:
-        """Whether an error of the plan would take half of the KV cache or more."""
-        return self.cache_bytes < 2 * self.error_bytes
+        """Whether an error of the plan would take half of the KV cache or more, whose size the user does not give."""
+        return self.deployment.settings.num_blocks is None and self.cache_bytes < 2 * self.error_bytes
 
     @property
     def rank_blocks(self) -> int:
@@ -221,6 +222,8 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     if deployment.engine.is_reserved and not deployment.settings.max_num_seqs:
         running = slots = max(1, min(running, int(cache // (block_bytes or 1.0))))
         cache = room - slots * state
+    if deployment.settings.num_blocks is not None:
+        cache = min(cache, (deployment.settings.num_blocks + 1) * block_bytes)  # one is vLLM's null block
     return MemoryPlan(
         deployment=deployment,
         total_bytes=total,
@@ -228,7 +231,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
         workspace=needed,
         context_bytes=float(rule.context_bytes),
         graph_bytes=float(graph_bytes),
-        unused_bytes=total - used - room,
+        unused_bytes=total - used - slots * state - cache,
         state_bytes=state,
         max_num_seqs=running,
         state_slots=slots,

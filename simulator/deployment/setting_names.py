@@ -30,6 +30,7 @@ SWITCHES = (
     "quick_reduce",
     "reuse_cache",
 )
+NO_GRAPHS = {"graph_tokens": 0, "decode_graph_tokens": 0}  # what the switch "eager" sets
 # Switches of the clients, not of the engine
 OF_REQUESTS = ("identical_prompts", "ignore_eos", "sorted_sampling", "stream")
 OF_START = ("flashinfer_sampler", "language_model_only")
@@ -57,9 +58,26 @@ SECONDS = ("batch_wait_s", "first_call_s")
 # Sizes of the whole KV cache: its blocks with vLLM's null block, the tokens of all blocks, the tokens of all slots
 CACHE_SIZES = ("num_gpu_blocks_override", "cache_tokens", "total_context")
 OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, *SIZES, "batch_wait_s", "least_free_share")  # fields of an engine's preset
-OURS = (*SWITCHES, *OF_REQUESTS, *OF_START, *CHOICES, *COUNTS, *SIZES, *LIMITS, *FRACTIONS, *SECONDS, *CACHE_SIZES)
+OURS = (
+    *SWITCHES,
+    "eager",
+    *OF_REQUESTS,
+    *OF_START,
+    *CHOICES,
+    *COUNTS,
+    *SIZES,
+    *LIMITS,
+    *FRACTIONS,
+    *SECONDS,
+    *CACHE_SIZES,
+)
 FIGURES = ("block_size", "max_lora_rank", "drift_tokens")  # values of an engine preset that carry a source
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+OPTIONS = {  # of settings whose option is not their name
+    "memory_fraction": "--gpu-memory-utilization",
+    "num_blocks": "--num-gpu-blocks-override",
+    "speculation": "--speculative-model",
+}
 
 
 class Configured(NamedTuple):
@@ -93,6 +111,7 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
         if name == "attention_backend" and name not in load_engine(engine.engine).spelling:
             because = f"the attention of {engine.id} is that of its usual kernels on a device"
             raise NotModelledError(f"--set {text}", because, "Leave it out, or take SGLang")
+    values |= NO_GRAPHS if values.get("eager") else {}
     rules = {name: values[name] for name in OF_ENGINE if name in values}
     sourced = {name: Figure(rules[name], GIVEN) for name in FIGURES if name in rules}
     changed = engine.with_settings(rules | sourced)
@@ -112,7 +131,27 @@ def configure(engine: Engine, settings: Settings, given: Iterable[str]) -> Confi
     if "total_context" in values:
         _require(slots, values["total_context"], texts["total_context"], f"{slots} slots share it")
         chosen["max_model_len"] = values["total_context"] // slots
+    _refuse_two_values(settings, chosen, given)
     return Configured(changed, replace(settings, **chosen, changes=given))
+
+
+def _refuse_two_values(settings: Settings, chosen: dict[str, Any], given: Iterable[str]) -> None:
+    """Raise InfercastError where an option and --set give a setting (None where nothing does) different values."""
+    for name, value in chosen.items():
+        before = getattr(settings, name)
+        if getattr(Settings(), name) is None and before not in (None, value):
+            typed = before + 1 if name == "num_blocks" else before  # one is vLLM's null block
+            both = f"{option_of_setting(name)} {typed} with --set {' --set '.join(given)}"
+            raise InfercastError(both, "they set the same to different values", "Give one of the two")
+
+
+def option_of_setting(name: str) -> str:
+    """Return the option that gives a field of `Settings`.
+
+    >>> option_of_setting("memory_fraction"), option_of_setting("max_num_seqs")
+    ('--gpu-memory-utilization', '--max-num-seqs')
+    """
+    return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def _require(least: int, value: int, text: str, because: str) -> None:
@@ -160,7 +199,7 @@ def our_words(engine: Engine, text: str) -> tuple[str, str]:
 
 def _parsed(name: str, value: str, text: str) -> Any:
     """Return a value parsed by the kind of its setting; `text` is what the user wrote."""
-    if name in (*SWITCHES, *OF_REQUESTS, *OF_START):
+    if name in (*SWITCHES, "eager", *OF_REQUESTS, *OF_START):
         if value.lower() not in WORDS:
             raise InfercastError(f"--set {text}", "it is on or off", "Write true or false")
         return WORDS[value.lower()]

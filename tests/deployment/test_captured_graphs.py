@@ -280,3 +280,12 @@ def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
     assert last_step_s(padded, 40) == last_step_s(whole, 40)
     added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
     assert added_s == pytest.approx(float(padded.step_table().decode_graph_s[100])) and added_s > 0
+
+
+def test_enforce_eager_is_no_graph_at_all():
+    eager, bare = (
+        deploy("llama-3.1-8b", "h100-sxm", settings=Settings(changes=changes)).engine.graph_capture
+        for changes in (("enforce_eager=true",), ("graph_tokens=0", "decode_graph_tokens=0"))
+    )
+    assert eager == bare
+    assert (eager.graph_tokens, eager.decode_graph_tokens) == (0, 0)

@@ -19,7 +19,7 @@ from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
-from simulator.errors import DoesNotFitError, NotModelledError
+from simulator.errors import DoesNotFitError, InfercastError, NotModelledError
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
@@ -578,3 +578,19 @@ def test_requests_that_are_too_long_are_counted():
     assert rejected.rows.tolist() == [1]
     assert rejected.in_words() == "more than 131,072 tokens (max_model_len)"
     assert not rejections(limits(one, long, assume_fits=True), long)
+
+
+def test_a_given_number_of_blocks_leaves_the_rest_unused():
+    plan, whole = (
+        memory_plan(deploy("llama-3.1-8b", "h100-sxm", settings=Settings(num_blocks=blocks))) for blocks in (2, None)
+    )
+    assert plan.cache_bytes == 3 * plan.block_bytes  # one is vLLM's null block
+    assert plan.unused_bytes + plan.cache_bytes == pytest.approx(whole.unused_bytes + whole.cache_bytes)
+    assert not plan.fits_barely
+
+
+def test_two_values_of_one_setting_are_refused():
+    same = Settings(max_num_seqs=4, changes=("max_num_seqs=4",))
+    assert deploy("llama-3.1-8b", "h100-sxm", settings=same).max_num_seqs == 4
+    with pytest.raises(InfercastError, match="--max-num-seqs 4 with --set max_num_seqs=8: they set the same"):
+        deploy("llama-3.1-8b", "h100-sxm", settings=replace(same, changes=("max_num_seqs=8",)))

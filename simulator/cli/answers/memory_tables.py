@@ -43,6 +43,7 @@ def plan_row(plan: MemoryPlan) -> dict[str, Any]:
         "vision_bytes": vision_bytes(deployment),
         "padding_bytes": padding_bytes(deployment),
         "host_bytes": plan.host_weight_bytes,
+        "host_cache_bytes": deployment.settings.offload.cache_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "workspace_peak": plan.workspace.peak,
         "context_bytes": plan.context_bytes,
@@ -70,6 +71,7 @@ LEDGER = (
     Column("vision_bytes", "  of which vision", gibibytes),
     Column("padding_bytes", "  of which padding", gibibytes),
     Column("host_bytes", "  left on the host", gibibytes),
+    Column("host_cache_bytes", "KV cache on the host", gibibytes),
     Column("workspace_bytes", "workspace of a step", gibibytes),
     Column("workspace_peak", "  which peaks in"),
     Column("context_bytes", "other buffers", gibibytes),
@@ -87,4 +89,6 @@ LEDGER = (
     Column("fits", "fits", lambda value: "yes" if value else "NO"),
 )
 # Shown where there are any
-OPTIONAL = ("draft_bytes", "adapter_bytes", "vision_bytes", "padding_bytes", "state_bytes", "host_bytes")
+OPTIONAL = (
+    *("draft_bytes", "adapter_bytes", "vision_bytes", "padding_bytes", "state_bytes", "host_bytes", "host_cache_bytes"),
+)
