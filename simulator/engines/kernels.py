@@ -163,9 +163,29 @@ class Kernels(OnDevices):
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
         if dense := self.dense_marlin(op, hardware):
             return float(self.fitted.compute * dense.compute)
+        if (by_clock := self.clocked_flops_per_s(peak, op, hardware)) < math.inf:
+            return by_clock / hardware.peak_flops_per_s[peak]
         own = self.own_experts(op, hardware)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
+
+    def clocked_flops_per_s(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
+        """Return the FLOP/s of a GEMM whose rate goes by the clock (KernelRules.clocked_gemms); infinity for all others."""
+        rule = self.rules.clocked_gemms
+        if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op, hardware):
+            return math.inf
+        return rule.flops_per_s(hardware)
+
+    def apart_s(self, op: Op, tokens: Array, hardware: Hardware, peak: PeakName) -> Array:
+        """Return the seconds in which experts start one after the other (KernelRules.experts_apart_from_tokens).
+
+        Each takes the start of a dense GEMM.
+        """
+        least = self.rules.experts_apart_from_tokens
+        if least is None or op.experts is None or self.own_experts(op, hardware):
+            return 0.0
+        start_s = self.start_s(hardware, peak, op) / max(1, self.launches(op, hardware))
+        return np.where(np.asarray(tokens) >= least, op.experts.touched(tokens) * start_s, 0.0)
 
     def vector_share(self, stored: str) -> float | None:
         """Return the share of the fp32 peak at which a few rows are multiplied with a format; None: it is not known."""
@@ -193,7 +213,9 @@ class Kernels(OnDevices):
             return 1.0
         own, tiles = self.own_experts(op, hardware), self.rules.expert_tiles
         if tiles and not own:
-            return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+            padded = op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+            apart = self.rules.experts_apart_from_tokens
+            return padded if apart is None else np.where(np.asarray(tokens) >= apart, 1.0, padded)
         if own and own.unpack_rows:
             return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
         most = own.most_tile if own else self.fitted.expert_tile
