@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.heads_alone import ChunkedDecode
-from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
@@ -241,6 +241,12 @@ class KernelRules(Strict):
     )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
+    )
+    matrix_heads: Positive | None = Field(
+        None,
+        description="numbers of a head at most for which prompts attend in matrix units, if query heads share a KV"
+        " head; all others do in vector units (fitted: `vector_attention`); none: all do in matrix units, or it is not"
+        " known",
     )
     scan_flops_per_byte: Positive | None = Field(
         None,

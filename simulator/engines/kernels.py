@@ -170,7 +170,7 @@ class Kernels(OnDevices):
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
 
     def clocked_flops_per_s(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
-        """Return the FLOP/s of a GEMM whose rate goes by the clock (KernelRules.clocked_gemms); infinity for all others."""
+        """Return the FLOP/s of a GEMM whose rate goes by the clock (KernelRules.clocked_gemms); infinity for others."""
         rule = self.rules.clocked_gemms
         if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op, hardware):
             return math.inf
@@ -257,6 +257,15 @@ class Kernels(OnDevices):
         if op.heads or not (op.flops.prefill_pairs_windowed or op.flops.prefill_tokens):
             return 1.0
         return max(1.0, self.rules.sparse_heads.get(hardware.family, 1) / op.shared_by)
+
+    def vector_attention_flops_per_s(self, op: Op, hardware: Hardware) -> float | None:
+        """Return the FLOP/s of attention of prompts in vector units (KernelRules.matrix_heads); None: in others."""
+        widest, share = self.rules.matrix_heads, self.fitted.vector_attention
+        if widest is None or share is None or (fp32 := hardware.peak_flops_per_s.get("fp32")) is None:
+            return None
+        of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
+        narrow = op.shared_by > 1 and of_pair <= 4 * widest * op.heads  # two products of as many numbers
+        return None if narrow else float(share) * fp32
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
