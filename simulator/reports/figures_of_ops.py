@@ -158,14 +158,10 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     decoding = [op for op in ops if op.rate == "decode_attention" and op.heads]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
-    prompts = [op for op in ops if op.rate == "prefill_attention"]
-    in_vectors = [op for op in prompts if kernels.vector_attention_flops_per_s(op, part.hardware)]
     clocked = [op for op in gemms if rates.clocked(op)]
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {
         "link": not linked,
-        "vector_attention": not in_vectors,
-        "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         "clocked_gemms": not clocked,
         "compute": bool(gemms) and len(clocked) == len(gemms),
         "split_decode": not any(rates.decoding.split(op) for op in ops),
@@ -203,13 +199,16 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
 
 
 def _idle_parts(part: DeviceOps) -> dict[str, bool]:
-    """Tell the same of parts of rules: rates of prompts in Triton by family, kernels of norms, of dense Marlin."""
+    """Tell the same of attention of prompts, and of parts of rules: Triton by family, norms, dense Marlin."""
     rules, hardware = part.rates.kernels.rules, part.hardware
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
     marlin = {part.rates.kernels.dense_marlin(op, hardware) for op in part.ops if op.rate == "gemm"}
     prefill = triton.prefill.items() if triton else ()
+    prompts = [op for op in part.ops if op.rate == "prefill_attention"]
     return {
+        "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op, hardware) for op in prompts),
+        "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},
         **{f"dense_marlin.{at}": each not in marlin for at, each in enumerate(rules.dense_marlin)},
