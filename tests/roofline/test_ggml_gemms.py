@@ -201,6 +201,14 @@ def test_experts_of_a_prompt_fill_tiles_that_the_whole_batch_picks_on_every_gpu(
     assert kernels.padding(op, 512.0, hardware) == pytest.approx(times)
 
 
+@pytest.mark.parametrize(("device", "most"), [("rtx-4090", 128), ("p40", 128), ("arc-b580", 128), ("rx-7900-xtx", 64)])
+def test_tiles_of_experts_over_vulkan_have_128_columns_but_on_amd_and_older_intel(device, most):
+    """ggml_vk_guess_matmul_id_pipeline: by the tokens of the batch, where mul_mat_id_l is not switched off."""
+    rules = load_engine("llama.cpp-vulkan-b6325").kernels_on(load_hardware(device)).rules
+    assert rules.expert_tiles == (32, most)
+    assert load_engine("llama.cpp-vulkan-b6325").kernels_on(load_hardware("arc-a770-16")).rules.expert_tiles == (32, 64)
+
+
 @pytest.mark.parametrize(("stored", "measured_s"), [("q4_0", 220e-6), ("q4_1", 263e-6), ("q5_1", 343e-6)])
 def test_one_row_over_vulkan_on_polaris(stored, measured_s):
     """RX 470 (ggml-org/llama.cpp pull request 10991, test-backend-ops)."""
