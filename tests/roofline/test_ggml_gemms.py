@@ -40,7 +40,9 @@ def flops_per_s(device: str, engine: str, stored: str) -> float:
         ("arc-pro-b50", "llama.cpp-vulkan-b6325", "q4_K_M", 13.9),
         ("arc-140t", "llama.cpp-vulkan-b6325", "q4_1", 6.9),
         ("rx-470", "llama.cpp-vulkan-b6325", "q6_K", 2.37),
-        ("radeon-pro-vii", "llama.cpp-vulkan-b6325", "q4_0", 4.3),
+        ("radeon-pro-vii", "llama.cpp-vulkan-b1500", "q4_0", 4.3),
+        ("radeon-680m", "llama.cpp-vulkan-b6325", "q6_K", 2.54),  # by a timer of the backend, as the next
+        ("radeon-680m", "llama.cpp-vulkan-b6325", "q8_0", 3.37),
     ],
 )
 def test_large_products_run_at_the_rates_that_ggml_timed(device, engine, stored, tera_flops_per_s):
@@ -126,6 +128,18 @@ def test_least_rows_of_other_engines_kernels_are_not_ggmls():
     rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M"))
     assert rates.cost(op, Counts(1.0, 1.0)).compute_s < rates.cost(op, Counts(1.0, 27.0)).compute_s / 20
+
+
+def test_vega_20_multiplies_integers_over_vulkan_and_other_vegas_do_not():
+    """Radeon VII has dot products of four int8 (llama.cpp prints int dot: 1), Vega 64 has none."""
+    for device, has in (("radeon-vii", True), ("rx-vega-64", False)):
+        hardware = load_hardware(device)
+        rates = Rates(hardware, load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware))
+        assert rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_0"))) is has
+        assert not rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="fp16")))
+    assert flops_per_s("radeon-vii", "llama.cpp-vulkan-b6325", "q4_0") > 1.5 * flops_per_s(
+        "radeon-vii", "llama.cpp-vulkan-b1500", "q4_0"
+    )
 
 
 @pytest.mark.parametrize("device", ["v100-sxm2-32", "mi100", "mi300x"])
