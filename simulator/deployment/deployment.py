@@ -10,7 +10,7 @@ from simulator.arrays import Floats
 from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import refuse_degrees_of_experts, running_layout
-from simulator.deployment.model_ops import ops_of_model
+from simulator.deployment.model_ops import absorbed, ops_of_model
 from simulator.deployment.offload import (
     device_part,
     host_cost,
@@ -309,6 +309,7 @@ class Deployment:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
             ops = ops_of_model(ops, self.kernels, self.hardware, self.model, self.layout)
+            ops = tuple(absorbed(ops)) if self.engine.absorbs_prompts else ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

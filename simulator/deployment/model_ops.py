@@ -1,6 +1,6 @@
 """Ops of a step with the kernels that an engine has for some models alone (engines/model_kernels.py)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from simulator.engines.kernels import Kernels
@@ -9,7 +9,7 @@ from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Op
+from simulator.models.operations import Counts, Op
 
 
 def ops_of_model(
@@ -26,3 +26,20 @@ def ops_of_model(
         return op.launches + more * (op.name == BESIDE_EXPERTS)
 
     return tuple(replace(op, launches=launches(op)) for op in ops)
+
+
+def absorbed(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield the ops, latent attention of prompts with the FLOPs per pair that decoding has per cached token.
+
+    The up-projections of keys and values are multiplied with queries and outputs instead: heads are as wide as a latent
+    vector. Attention to tokens that an indexer chose is so already.
+    """
+    of_token = 0.0
+    for op in ops:
+        if op.latent_heads:
+            of_token = float(op.flops.decode_reads)
+        if op.rate == "prefill_attention" and of_token and op.flops.prefill_pairs:
+            yield replace(op, flops=Counts(prefill_pairs=of_token))
+            of_token = 0.0
+        else:
+            yield op

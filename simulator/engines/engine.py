@@ -130,6 +130,7 @@ class Engine(Profile):
     micro_batch_tokens: Annotated[int, Field(ge=0)] = 0  # a step runs in parts of so many tokens; 0: in one
     flash_attention: bool | None = None  # attention fused or not, where the kernels' figures cover both
     attention_backend: AttentionBackend = "auto"
+    absorbs_prompts: bool = False  # latent attention of prompts works on compressed vectors, as that of decodes does
     amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
     static_cache: StaticCache | None = None  # none: the cache grows with its sequences
     graph_capture: GraphCapture = GraphCapture()

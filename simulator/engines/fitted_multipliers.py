@@ -48,6 +48,9 @@ class FittedMultipliers(Strict):
     )
     cache: Positive = Field(UNITY, description="bandwidth fraction at which decode attention reads the KV cache")
     attention: Positive = Field(UNITY, description="compute fraction of prefill attention")
+    vector_attention: Positive | None = Field(
+        None, description="share of the fp32 peak at which prompts attend in vector units (KernelRules.matrix_heads)"
+    )
     half_length: Number = Field(UNITY, description="prompt tokens at which prefill attention reaches half of its rate")
     per_head: Positive | None = Field(
         None,

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
+from simulator.engines.clocked_gemms import ClockedGemms
+from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
-from simulator.engines.heads_alone import clocks_per_s
+from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
@@ -14,8 +15,7 @@ from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
-from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Experts, Op
+from simulator.models.operations import Experts
 from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
@@ -119,25 +119,6 @@ class DenseMarlin(OfFormats):
     unpack_rows: Positive
 
 
-class ChunkedDecode(OnDevices):
-    """Decode attention within chunks, where the kernel in which a group of query heads shares a KV head knows none.
-
-    Each query head then reads the cache for itself, `numbers_per_clock` of any format in a clock of a multiprocessor. A
-    context that is shorter than a chunk needs none, and runs in the usual kernel.
-    """
-
-    numbers_per_clock: Positive
-
-    def holds(self, hardware: Hardware, op: Op, context_tokens: int) -> bool:
-        """Tell whether decode attention runs so on a device, with contexts of so many tokens at most."""
-        return self.covers(hardware) and 0 < op.chunk_tokens <= context_tokens
-
-    def seconds(self, hardware: Hardware, op: Op, counts: Counts) -> Array:
-        """Return the seconds in which all query heads read the cache; shape of the counts."""
-        numbers = op.shared_by * counts.dot(op.cache_bytes) / number_format(op.cache_format).size_bytes
-        return numbers / (float(self.numbers_per_clock) * clocks_per_s(hardware))
-
-
 class KernelRules(Strict):
     """Which kernels an engine launches on some devices, and what they do beside the least work.
 
@@ -180,6 +161,10 @@ class KernelRules(Strict):
         description="rows of a GEMM from which on a kernel of its own unpacks weights into memory, in 16 bits, and a"
         " library's GEMM reads them there; with fewer, GEMMs unpack what they read; none: they always do",
     )
+    clocked_gemms: ClockedGemms | None = Field(
+        None,
+        description="GEMMs of weight-only formats multiply integers, at a rate that goes by the clock; none: shares",
+    )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
     dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
     unpacks_freely: tuple[FormatName, ...] = Field(
@@ -205,6 +190,11 @@ class KernelRules(Strict):
         description="rows of a tile of routed experts, at least and at most: as many as the whole batch has, though an"
         " expert sees few of them; none: `expert_tile`, if it was fitted",
     )
+    experts_apart_from_tokens: Positive | None = Field(
+        None,
+        description="tokens of a batch from which on the host takes the experts that they reach one after the other,"
+        " each in the kernels of a dense GEMM of its own rows; none: never",
+    )
     expert_launches: tuple[Positive, Positive] | None = Field(
         None,
         description="kernels of routed experts up to the first GEMM and those from there on, counted in launches of a"
@@ -213,7 +203,8 @@ class KernelRules(Strict):
     start_s: Seconds | None = Field(
         None,
         description="launch of a GEMM, with the small kernels beside it, that `launch` multiplies: of kernels of the"
-        " engine's own, where the launches of devices are of other kernels; none: the device's own",
+        " engine's own, where the launches of devices, and the least rows of their GEMMs, are of other kernels; none:"
+        " the device's own",
     )
     k_loop_s: Seconds | None = Field(
         None,
@@ -250,6 +241,12 @@ class KernelRules(Strict):
     )
     score_bytes: Number | None = Field(
         None, description="bytes that prefill attention moves per score, one per head, query and key; none: fused"
+    )
+    matrix_heads: Positive | None = Field(
+        None,
+        description="numbers of a head at most for which prompts attend in matrix units, if query heads share a KV"
+        " head; all others do in vector units (fitted: `vector_attention`); none: all do in matrix units, or it is not"
+        " known",
     )
     scan_flops_per_byte: Positive | None = Field(
         None,

@@ -163,9 +163,29 @@ class Kernels(OnDevices):
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
         if dense := self.dense_marlin(op, hardware):
             return float(self.fitted.compute * dense.compute)
+        if (by_clock := self.clocked_flops_per_s(peak, op, hardware)) < math.inf:
+            return by_clock / hardware.peak_flops_per_s[peak]
         own = self.own_experts(op, hardware)
         freely = op.format.partition("@")[0] in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
+
+    def clocked_flops_per_s(self, peak: PeakName, op: Op, hardware: Hardware) -> float:
+        """Return the FLOP/s of a GEMM whose rate goes by the clock (KernelRules.clocked_gemms); infinity for others."""
+        rule = self.rules.clocked_gemms
+        if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op, hardware):
+            return math.inf
+        return rule.flops_per_s(hardware)
+
+    def apart_s(self, op: Op, tokens: Array, hardware: Hardware, peak: PeakName) -> Array:
+        """Return the seconds in which experts start one after the other (KernelRules.experts_apart_from_tokens).
+
+        Each takes the start of a dense GEMM.
+        """
+        least = self.rules.experts_apart_from_tokens
+        if least is None or op.experts is None or self.own_experts(op, hardware):
+            return 0.0
+        start_s = self.start_s(hardware, peak, op) / max(1, self.launches(op, hardware))
+        return np.where(np.asarray(tokens) >= least, op.experts.touched(tokens) * start_s, 0.0)
 
     def vector_share(self, stored: str) -> float | None:
         """Return the share of the fp32 peak at which a few rows are multiplied with a format; None: it is not known."""
@@ -193,7 +213,9 @@ class Kernels(OnDevices):
             return 1.0
         own, tiles = self.own_experts(op, hardware), self.rules.expert_tiles
         if tiles and not own:
-            return op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+            padded = op.experts.padded(tokens, np.clip(tokens, float(tiles[0]), float(tiles[1])))
+            apart = self.rules.experts_apart_from_tokens
+            return padded if apart is None else np.where(np.asarray(tokens) >= apart, 1.0, padded)
         if own and own.unpack_rows:
             return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
         most = own.most_tile if own else self.fitted.expert_tile
@@ -235,6 +257,15 @@ class Kernels(OnDevices):
         if op.heads or not (op.flops.prefill_pairs_windowed or op.flops.prefill_tokens):
             return 1.0
         return max(1.0, self.rules.sparse_heads.get(hardware.family, 1) / op.shared_by)
+
+    def vector_attention_flops_per_s(self, op: Op, hardware: Hardware) -> float | None:
+        """Return the FLOP/s of attention of prompts in vector units (KernelRules.matrix_heads); None: in others."""
+        widest, share = self.rules.matrix_heads, self.fitted.vector_attention
+        if widest is None or share is None or (fp32 := hardware.peak_flops_per_s.get("fp32")) is None:
+            return None
+        of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
+        narrow = op.shared_by > 1 and of_pair <= 4 * widest * op.heads  # two products of as many numbers
+        return None if narrow else float(share) * fp32
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""

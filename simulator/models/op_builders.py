@@ -122,7 +122,7 @@ def attention(
             format=layout.model_dtype,
             flops=Counts(**{pairs: flops_per_pair}),
             heads=heads[0] * (heads[1] > 0),
-            shared_by=heads[0] if windowed and not heads[1] else 1.0,
+            shared_by=heads[0] / max(heads[1], 1) if windowed or heads[1] else 1.0,
         ),
     )
 

@@ -126,8 +126,10 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
         known = hardware.peak_flops_per_s.keys()
         if op.rate == "gemm" or op.rate.endswith("attention"):
             found[rates.peaks(op.format)[0], rates.peak(op.format)[0]] = None
-        unpacked = op.rate == "gemm" and np.any(rates.kernels.unpack_s(op, 1.0, hardware))
-        if (op.rate == "gemm" and vector_rows(op, rates.kernels, hardware)) or rates.decoding.converts(op) or unpacked:
+        unpacked = op.rate == "gemm" and (np.any(rates.kernels.unpack_s(op, 1.0, hardware)) or rates.clocked(op))
+        attended = op.rate == "prefill_attention" and rates.kernels.vector_attention_flops_per_s(op, hardware)
+        few = op.rate == "gemm" and vector_rows(op, rates.kernels, hardware)
+        if few or rates.decoding.converts(op) or unpacked or attended:
             found["peak_flops_per_s", "fp32"] = None
         tiled = rates.kernels.decode_padding(op, hardware) if op.rate == "decode_attention" else 1.0
         if op.cache_format == "fp8" and tiled > 1.0 and known >= {"fp8", "bf16"}:
@@ -156,9 +158,12 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     late = [op for op in grouped if rates.peak(op.format)[0] == "fp8" and number_format(op.format).scaled_late]
     decoding = [op for op in ops if op.rate == "decode_attention" and op.heads]
     linked = {op.rate for op in ops} & {"all_reduce", "all_to_all"}
+    clocked = [op for op in gemms if rates.clocked(op)]
     in_node = any(op.rate == "all_reduce" and op.link_devices <= part.hardware.node_devices for op in ops)
     return {
         "link": not linked,
+        "clocked_gemms": not clocked,
+        "compute": bool(gemms) and len(clocked) == len(gemms),
         "split_decode": not any(rates.decoding.split(op) for op in ops),
         **_idle_parts(part),
         "state_start_s": not any(updates_states(op) for op in ops),
@@ -170,7 +175,9 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),
         "block_experts": not late,
         **{"experts_launch_s": not own, "asked_experts": True, "model_norms": True},
-        **dict.fromkeys(("expert_tile", "expert_tiles", "expert_launches", "k_loop_s"), not grouped),
+        **dict.fromkeys(
+            ("expert_tile", "expert_tiles", "expert_launches", "k_loop_s", "experts_apart_from_tokens"), not grouped
+        ),
         **{f"expert_kernels.{at}": each not in own.values() for at, each in enumerate(kernels.rules.expert_kernels)},
         **dict.fromkeys(("per_head", "per_head_crowded"), not any(map(kernels.reads_per_head, decoding))),
         "packed": not any(rates.unpacks(op.format) for op in gemms if not getattr(own.get(op), "memory", None)),
@@ -179,7 +186,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "vector_expert_tokens": not any(op.experts for op in few),
         "vector": all(kernels.unpacks_fast(op.format) for op in few),
         "fast_vector": not any(kernels.unpacks_fast(op.format) for op in few),
-        "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None),
+        "unpacked": not any(rates.unpacks(op.format) for op in gemms if own.get(op) is None and op not in clocked),
         "quantized": not any(
             rates.peak(op.format)[0] in ("fp8", "fp4") and not number_format(op.format).scaled_late for op in gemms
         ),
@@ -192,13 +199,16 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
 
 
 def _idle_parts(part: DeviceOps) -> dict[str, bool]:
-    """Tell the same of parts of rules: rates of prompts in Triton by family, kernels of norms, of dense Marlin."""
+    """Tell the same of attention of prompts, and of parts of rules: Triton by family, norms, dense Marlin."""
     rules, hardware = part.rates.kernels.rules, part.hardware
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
     marlin = {part.rates.kernels.dense_marlin(op, hardware) for op in part.ops if op.rate == "gemm"}
     prefill = triton.prefill.items() if triton else ()
+    prompts = [op for op in part.ops if op.rate == "prefill_attention"]
     return {
+        "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op, hardware) for op in prompts),
+        "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},
         **{f"dense_marlin.{at}": each not in marlin for at, each in enumerate(rules.dense_marlin)},

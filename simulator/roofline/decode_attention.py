@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.kernel_rules import ChunkedDecode
+from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.kernels import Kernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.wave_decode import WaveDecode

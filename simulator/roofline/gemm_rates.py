@@ -86,6 +86,7 @@ class GemmRates:
         read_s = np.maximum(memory_s, panel_s(gemm, op) * counts.steps) + input_loop_s(gemm, op) * counts.steps
         kernel_s = soft_maximum(compute_s, read_s, reached.exponent)
         kernel_s = self._least_s(op, counts, kernel_s, peak) + self.prepared_s(name, op, counts)
+        kernel_s = kernel_s + self.kernels.apart_s(op, counts.tokens, self.hardware, name)
         return GemmSeconds(compute_s, memory_s, kernel_s, reached.launch_s)
 
     def _dense_s(self, op: Op, counts: Counts, seconds: Array, name: PeakName, share: float) -> Array:
@@ -98,7 +99,8 @@ class GemmRates:
         seconds = seconds * self.kernels.dense_padding(op, rows, hardware)
         rows = rows * (counts.steps > 0)  # without steps: none, and at the rate of many
         least = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
-        padded_s = seconds * row_padding(float(least), rows) if least and op.weight_bytes > 0 else seconds
+        others = self.kernels.rules.start_s is None  # whose least rows a device states: not the engine's own kernels
+        padded_s = seconds * row_padding(float(least), rows) if least and others and op.weight_bytes > 0 else seconds
         if self.fills_tiles(name, op):
             shares = share, float(hardware.achievable.wave_fraction)  # type: ignore[arg-type]
             seconds = seconds * wave_padding(rows, op, *shares, float(hardware.multiprocessors))  # type: ignore[arg-type]

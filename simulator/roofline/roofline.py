@@ -1,5 +1,6 @@
 """Roofline of each op: its FLOPs and bytes over the rates that a device achieves -> seconds, and what binds it."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -84,6 +85,10 @@ class Rates:
         """Whether weights of a format are unpacked to a wider type before they are multiplied."""
         return number_format(stored).unpacked_for(self.peak(stored)[0])
 
+    def clocked(self, op: Op) -> bool:
+        """Whether the rate of a GEMM goes by the clock of the device (KernelRules.clocked_gemms)."""
+        return self.kernels.clocked_flops_per_s(self.peak(op.format)[0], op, self.hardware) < math.inf
+
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
@@ -146,7 +151,8 @@ class Rates:
         compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         flops = counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
-        compute_s = self.kernels.head_padding(op, self.hardware) * flops / (compute * self.peak(op.format)[1])
+        flops_per_s = self.kernels.vector_attention_flops_per_s(op, self.hardware) or compute * self.peak(op.format)[1]
+        compute_s = self.kernels.head_padding(op, self.hardware) * flops / flops_per_s
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 

@@ -12,8 +12,10 @@ from simulator.models.number_formats import number_format
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.roofline import Rates
+from tests.support.kernels import figure
 
 OUTPUTS, INPUTS, TOKENS = 4096, 14336, 512
+FORMATS = ("q4_K_M", "fp16")
 
 
 def flops_per_s(device: str, engine: str, stored: str) -> float:
@@ -38,11 +40,30 @@ def flops_per_s(device: str, engine: str, stored: str) -> float:
         ("arc-pro-b50", "llama.cpp-vulkan-b6325", "q4_K_M", 13.9),
         ("arc-140t", "llama.cpp-vulkan-b6325", "q4_1", 6.9),
         ("rx-470", "llama.cpp-vulkan-b6325", "q6_K", 2.37),
-        ("radeon-pro-vii", "llama.cpp-vulkan-b6325", "q4_0", 4.3),
+        ("radeon-pro-vii", "llama.cpp-vulkan-b1500", "q4_0", 4.3),
+        ("radeon-680m", "llama.cpp-vulkan-b6325", "q6_K", 2.54),  # by a timer of the backend, as the next
+        ("radeon-680m", "llama.cpp-vulkan-b6325", "q8_0", 3.37),
     ],
 )
 def test_large_products_run_at_the_rates_that_ggml_timed(device, engine, stored, tera_flops_per_s):
     assert flops_per_s(device, engine, stored) / 1e12 == pytest.approx(tera_flops_per_s, rel=0.2)
+
+
+def test_large_products_over_vulkan_go_by_the_clock_on_nvidia():
+    """102 TFLOP/s in q4_K on RTX PRO 6000, whose 188 multiprocessors share 128 tiles of the product that was timed."""
+    tiles = math.ceil(OUTPUTS / 128) * math.ceil(TOKENS / 128)
+    rate = flops_per_s("rtx-pro-6000-ws", "llama.cpp-vulkan-b6325", "q4_K_M")
+    assert rate * tiles / 188 / 1e12 == pytest.approx(102, rel=0.2)
+
+
+def test_arc_multiplies_weights_over_sycl_once_they_lie_in_16_bits():
+    """44.5 TFLOP/s in q8_0 on Arc Pro B60 (test-backend-ops); eight rows in the kernel that unpacks what it reads."""
+    hardware = load_hardware("arc-pro-b60")
+    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q8_0"))
+    flops = 2.0 * OUTPUTS * INPUTS * TOKENS
+    assert flops / rates.cost(op, Counts(1.0, float(TOKENS))).seconds / 1e12 == pytest.approx(44.5, rel=0.2)
+    assert 2 * rates.cost(op, Counts(1.0, 8.0)).seconds < rates.cost(op, Counts(1.0, 9.0)).seconds
 
 
 @pytest.mark.parametrize("engine", ["llama.cpp-vulkan-b1500", "llama.cpp-vulkan-b6325"])
@@ -62,6 +83,63 @@ def test_mmq_multiplies_as_it_was_timed_alone(stored, outputs, inputs, measured_
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = linear("", (inputs, outputs), Layout(weight_dtype=stored))
     assert Rates(hardware, kernels).cost(op, Counts(1.0, 2048.0)).seconds == pytest.approx(measured_s, rel=0.15)
+
+
+@pytest.mark.parametrize(("device", "tera_flops_per_s"), [("a100-sxm-80", 65.6), ("h20-sxm", 86.9), ("t4", 16.8)])
+def test_mmq_goes_by_the_clock_and_not_by_the_peak(device, tera_flops_per_s):
+    """532 FLOPs a clock of a multiprocessor, at the share of it that GEMMs hold; 16 bits go by the peak, in cuBLAS."""
+    assert flops_per_s(device, "llama.cpp-b6325", "q4_K_M") / 1e12 == pytest.approx(tera_flops_per_s, rel=0.01)
+    hardware = load_hardware(device)
+    twice = {**hardware.peak_flops_per_s, "fp16": figure(2.0 * hardware.peak_flops_per_s["fp16"])}
+    faster = hardware.model_copy(update={"peak_flops_per_s": twice})
+    kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
+    counts, ops = Counts(1.0, 512.0), [linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)) for each in FORMATS]
+    clocked, wide = (Rates(each, kernels) for each in (hardware, faster))
+    assert clocked.cost(ops[0], counts).compute_s == pytest.approx(wide.cost(ops[0], counts).compute_s)
+    assert clocked.cost(ops[1], counts).compute_s == pytest.approx(2 * wide.cost(ops[1], counts).compute_s)
+
+
+def test_integers_without_tensor_cores_bound_mmq():
+    """GTX 1660: 0.26 of the 20.1 TOP/s of its vector units, and not the 532 FLOPs a clock of tensor cores."""
+    hardware = load_hardware("gtx-1660")
+    rule = load_engine("llama.cpp-b6325").kernels_on(hardware).rules.clocked_gemms
+    assert rule.flops_per_s(hardware) == pytest.approx(0.26 * 20.11e12)
+    assert rule.model_copy(update={"int8_fraction": None}).flops_per_s(hardware) > 15e12
+
+
+def test_experts_that_the_host_takes_one_by_one_start_one_by_one():
+    """V100 from 64 tokens of the batch on (ggml_cuda_mul_mat_id): as many starts as experts, and tiles of none."""
+    hardware = load_hardware("v100-sxm2-32")
+    kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
+    op = Op(name="experts", rate="gemm", format="q4_K_M", experts=Experts(128, 8, uneven=False))
+    start_s = kernels.start_s(hardware, "fp16", linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M")))
+    assert kernels.apart_s(op, 63.0, hardware, "fp16") == 0.0
+    assert kernels.apart_s(op, 512.0, hardware, "fp16") == pytest.approx(128 * start_s)
+    assert kernels.padding(op, 63.0, hardware) > 1.5
+    assert kernels.padding(op, 64.0, hardware) == 1.0
+    assert (
+        load_engine("llama.cpp-b6325").kernels_on(load_hardware("rtx-3090")).apart_s(op, 512.0, hardware, "fp16") == 0
+    )
+
+
+def test_least_rows_of_other_engines_kernels_are_not_ggmls():
+    """On an H20 one row in Marlin takes as long as 27; ggml has kernels of its own."""
+    hardware = load_hardware("h20-sxm")
+    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M"))
+    assert rates.cost(op, Counts(1.0, 1.0)).compute_s < rates.cost(op, Counts(1.0, 27.0)).compute_s / 20
+
+
+def test_vega_20_multiplies_integers_over_vulkan_and_other_vegas_do_not():
+    """Radeon VII has dot products of four int8 (llama.cpp prints int dot: 1), Vega 64 has none."""
+    for device, has in (("radeon-vii", True), ("rx-vega-64", False)):
+        hardware = load_hardware(device)
+        rates = Rates(hardware, load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware))
+        assert rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_0"))) is has
+        assert not rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="fp16")))
+    assert flops_per_s("radeon-vii", "llama.cpp-vulkan-b6325", "q4_0") > 1.5 * flops_per_s(
+        "radeon-vii", "llama.cpp-vulkan-b1500", "q4_0"
+    )
 
 
 @pytest.mark.parametrize("device", ["v100-sxm2-32", "mi100", "mi300x"])
@@ -135,6 +213,14 @@ def test_experts_of_a_prompt_fill_tiles_that_the_whole_batch_picks_on_every_gpu(
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = Op(name="experts", rate="gemm", format="q4_K_M", experts=Experts(128, 8, uneven=False))
     assert kernels.padding(op, 512.0, hardware) == pytest.approx(times)
+
+
+@pytest.mark.parametrize(("device", "most"), [("rtx-4090", 128), ("p40", 128), ("arc-b580", 128), ("rx-7900-xtx", 64)])
+def test_tiles_of_experts_over_vulkan_have_128_columns_but_on_amd_and_older_intel(device, most):
+    """ggml_vk_guess_matmul_id_pipeline: by the tokens of the batch, where mul_mat_id_l is not switched off."""
+    rules = load_engine("llama.cpp-vulkan-b6325").kernels_on(load_hardware(device)).rules
+    assert rules.expert_tiles == (32, most)
+    assert load_engine("llama.cpp-vulkan-b6325").kernels_on(load_hardware("arc-a770-16")).rules.expert_tiles == (32, 64)
 
 
 @pytest.mark.parametrize(("stored", "measured_s"), [("q4_0", 220e-6), ("q4_1", 263e-6), ("q5_1", 343e-6)])
