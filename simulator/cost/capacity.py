@@ -110,7 +110,7 @@ class Answer(Framed):
 
     @property
     def why(self) -> str:
-        """One sentence: highest rate, what breaks above it, what limits it there, and the idle share."""
+        """One sentence: highest rate, what breaks above it, what limits it there, and how much of it is asked."""
         where = limiter(bounds(self.scenario), self.capacity.report).sentence
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
@@ -119,7 +119,8 @@ class Answer(Framed):
             return f"no number up to {tried} keeps the SLO: {what_breaks(self.report)}; {where}"
         within = " within the SLO" if self.scenario.slo.bounds_s else ", without an SLO"
         most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica{within}"
-        return f"{most}, above that {self.capacity.breaks}; {where}; idle {1 - self.report.utilisation:.0%} of the time"
+        asked = self.rate_per_s / self.replicas / self.capacity.rate_per_s
+        return f"{most}, of which {asked:.0%} are asked; above it {self.capacity.breaks}; {where}"
 
 
 def capacity(scenario: Scenario) -> Capacity:

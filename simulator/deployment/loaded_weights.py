@@ -40,3 +40,11 @@ def padding_bytes(deployment: Deployment) -> float:
         if op.experts is not None and not op.on_host
     )
     return sum(added, 0.0) / deployment.layout.pp
+
+
+def loaded_bytes(deployment: Deployment) -> float:
+    """Return the bytes of one device's weights of all kinds: the model's, a draft's, adapters', an encoder's."""
+    layout, part = deployment.layout, deployment.device_part
+    own = layout.weight_bytes(part.weights(layout)) - deployment.settings.offload.weight_bytes
+    others = deployment.draft.weight_bytes + deployment.adapter_bytes
+    return own + others + padding_bytes(deployment) + vision_bytes(deployment)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulator.deployment.cache_blocks import Groups, block_tokens, bytes_of_block, groups_of, slot_tokens
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.loaded_weights import padding_bytes, vision_bytes
+from simulator.deployment.loaded_weights import loaded_bytes
 from simulator.deployment.workspace import Workspace, held_by_graphs, workspace
 from simulator.frames import Framed, frame
 from simulator.profile import Figure, Source
@@ -202,10 +202,7 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     >>> f"{memory_plan(deploy('llama-3.1-8b', 'h100-sxm')).weight_bytes:,.0f}"
     '16,060,522,496'
     """
-    rule, total, part = deployment.engine.memory, deployment.hardware.memory_bytes, deployment.device_part
-    weights = deployment.layout.weight_bytes(part.weights(deployment.layout))
-    weights += deployment.draft.weight_bytes + deployment.adapter_bytes - deployment.settings.offload.weight_bytes
-    weights += padding_bytes(deployment) + vision_bytes(deployment)
+    rule, total, weights = deployment.engine.memory, deployment.hardware.memory_bytes, loaded_bytes(deployment)
     needed, graph_bytes = workspace(deployment), rule.graph_bytes + held_by_graphs(deployment)
     used = weights + needed.bytes + rule.context_bytes + graph_bytes
     share, free = deployment.memory_fraction, total - used
@@ -222,8 +219,8 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     if deployment.engine.is_reserved and not deployment.settings.max_num_seqs:
         running = slots = max(1, min(running, int(cache // (block_bytes or 1.0))))
         cache = room - slots * state
-    if deployment.settings.num_blocks is not None:
-        cache = min(cache, (deployment.settings.num_blocks + 1) * block_bytes)  # one is vLLM's null block
+    if (given := deployment.settings.num_blocks) is not None:
+        cache = min(cache, (given + 1) * block_bytes)  # one is vLLM's null block
     return MemoryPlan(
         deployment=deployment,
         total_bytes=total,

@@ -13,10 +13,11 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, refuse_unknown
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
-from simulator.questions.words import seconds, split
+from simulator.questions.words import option_of, seconds, share, split
 from simulator.reports.provenance import Provenance
 
 COMMITMENTS: tuple[Commitment, ...] = get_args(Commitment)
+INTERRUPTED = f"{float(INTERRUPTED_PER_MONTH):.3g}"
 REPLACED_AFTER = f"{REPLACED_AFTER_S / 60:g}min"
 
 
@@ -137,9 +138,9 @@ class PriceQuestion(OfferQuestion):
     300.0
     """
 
-    interrupted_per_month: float = float(INTERRUPTED_PER_MONTH)
+    interrupted_per_month: str = INTERRUPTED
     replaced_after: str = REPLACED_AFTER
-    availability: float = 0.999
+    availability: str = "99.9%"
 
     def each(self) -> list[Self]:
         """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
@@ -151,7 +152,9 @@ class PriceQuestion(OfferQuestion):
     def interruptions(self) -> Interruptions:
         """Return how spot instances are taken back. Raises InfercastError for shares that are none."""
         replaced_after_s = seconds(self.replaced_after, "--replaced-after")
-        return Interruptions(self.interrupted_per_month, replaced_after_s, self.availability)
+        names = "interrupted_per_month", "availability"
+        taken_back, up = (share(getattr(self, name), option_of(name)) for name in names)
+        return Interruptions(taken_back, replaced_after_s, up)
 
     def guesses(self) -> list[Provenance]:
         """Return the guesses in use: values that the user did not give."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from simulator.cli.answers.cost_screen import unbounded
 from simulator.cli.answers.interval_columns import BASES, ends
 from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.layout import Command
@@ -311,16 +312,8 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     endless = any(row["usd_per_hour"] and row["replicas_high"] is None for row in rows)
     foot = [FOOT, *([ENDLESS] if endless else []), *([QUALITY] if narrower else [])]
     notes = [*why, excluded(search, options), "", *launch, "", *foot]
-    said = [verdict(compared, rows, surest), *_unbounded(slo, rows[0])]
+    said = [verdict(compared, rows, surest), *unbounded(slo, rows[0])]
     return Result({"answers": rows}, [table(rows)], notes, verdict=said)
-
-
-def _unbounded(slo: Slo, best: Row) -> list[str]:
-    """Say how long users wait where nothing was asked of latencies: the cheapest may be full to the brim."""
-    if slo.bounds_s:
-        return []
-    wait = scaled(best["p95_ttft_ms"] / 1e3, "s")
-    return [f"No SLO was given: 5% of users wait {wait} or more for a first token. Give, say, --slo ttft:1s,tpot:50ms."]
 
 
 def guessed(best: Compared) -> list[str]:

@@ -10,6 +10,8 @@ from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
 from simulator.deployment.deployment import Deployment
 from simulator.questions.price_question import PriceQuestion
+from simulator.reports.slo import Slo
+from simulator.units import lasting
 
 NOTES = (
     "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
@@ -118,6 +120,14 @@ def headline(best: Row, deployment: Deployment) -> str:
     rate = best["asked_rate_per_s"]
     at = f"{rate:g} request{'' if rate == 1 else 's'}/s"
     return f"Cheapest at {at}: {replicas}{deployment}, {price}. {_doubt(best)}".rstrip()
+
+
+def unbounded(slo: Slo, best: Row) -> list[str]:
+    """Say how long users wait where nothing was asked of latencies: the cheapest may be full to the brim."""
+    if slo.bounds_s:
+        return []
+    wait = lasting(best["p95_ttft_ms"] / 1e3)
+    return [f"No SLO was given: 5% of users wait {wait} or more for a first token. Give, say, --slo ttft:1s,tpot:50ms."]
 
 
 def _doubt(best: Row) -> str:

@@ -5,6 +5,7 @@ from simulator.cli.output import Column, Row, View
 from simulator.cost.energy import COMPUTE_SHARE, HOST_W, IDLE_SHARE, MEMORY_SHARE
 from simulator.hardware.sites import Site
 from simulator.reports.provenance import Provenance
+from simulator.units import counted
 
 
 def price_notes(rows: list[Row]) -> list[str]:
@@ -36,11 +37,17 @@ def energy_guesses() -> list[Provenance]:
     return [Provenance("power", name, float(figure), figure.source) for name, figure in found.items()]
 
 
+def _restarted(per_million: float) -> str:
+    if per_million < 1:
+        return "fewer than one in a million requests starts anew"
+    return f"{per_million:,.0f} of a million requests start anew"
+
+
 def spot_notes(rows: list[Row]) -> list[str]:
     """Say for each row on spot how many replicas are spare and how many requests start anew."""
     return [
-        f"{row['hardware']} on spot: an instance is up {row['instance_up_share']:.2%} of the time; "
-        f"{row['spare_replicas']} spare replicas; {row['restarted_share'] * 1e6:.3g} of a million requests start anew."
+        f"{row['hardware']} on spot: {row['instances']}; an instance is up {row['instance_up_share']:.2%} of the time; "
+        f"{counted(row['spare_replicas'], 'spare replica')}; {_restarted(row['restarted_share'] * 1e6)}."
         for row in rows
         if row["spare_replicas"] is not None
     ]

@@ -10,7 +10,7 @@ import typer
 
 from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.batch_cost import OfflineOptions, batch_result
-from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate, headline, table, varying
+from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate, headline, table, unbounded, varying
 from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
@@ -97,6 +97,7 @@ def _result(
     deployments = [each.deployment.deployment() for each in questions]
     first = first_of_each_rate(rows)
     verdict = [headline(rows[place], deployments[place]) for place in first]
+    verdict += unbounded(questions[0].accepted.value(), rows[first[-1]])
     paid = price_notes([row for row in rows if row["replicas"]])
     of_best = price_notes([rows[place] for place in first if rows[place]["replicas"]])
     why = {str(deployments[place]): rows[place]["why"] for place in reversed(first)}  # of the lowest rate

@@ -6,8 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.cost.ownership import LIFETIME_YEARS
-from simulator.cost.spot import INTERRUPTED_PER_MONTH
-from simulator.questions.price_question import COMMITMENTS, REPLACED_AFTER, OfferQuestion, PriceQuestion
+from simulator.questions.price_question import COMMITMENTS, INTERRUPTED, REPLACED_AFTER, OfferQuestion, PriceQuestion
 
 PRICE_HELP = f"{', '.join(COMMITMENTS)}: reserved is for a year, owned is bought."
 
@@ -74,14 +73,18 @@ class PriceOptions(OfferOptions, PriceQuestion):
     """The same, and how spot instances are taken back."""
 
     interrupted_per_month: Annotated[
-        float, Option("--interrupted-per-month", help="Share of spot instances taken back within 30 days.")
-    ] = float(INTERRUPTED_PER_MONTH)
+        str,
+        Option("--interrupted-per-month", metavar="SHARE", help="Share of spot instances taken back within 30 days."),
+    ] = INTERRUPTED
     replaced_after: Annotated[
         str, Option("--replaced-after", metavar="TIME", help="Until another spot instance is there.")
     ] = REPLACED_AFTER
     availability: Annotated[
-        float, Option("--availability", help="Share of the time in which the needed replicas are up, on spot.")
-    ] = 0.999
+        str,
+        Option(
+            "--availability", metavar="SHARE", help="Share of the time in which the needed replicas are up, on spot."
+        ),
+    ] = "99.9%"
 
 
 @dataclass(frozen=True)
