@@ -79,6 +79,7 @@ class ExpertKernels(OfFormats):
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
         " on; none: as grouped GEMMs have them",
     )
+    start_s: Seconds | None = Field(None, description="of each of `launches`, on average; none: as GEMMs of experts")
 
     def runs(self, hardware: Hardware, stored: str, experts: Experts | None) -> bool:
         """Tell whether experts in a format run in them on a device; `experts`: which, None for any with tuned tiles."""

@@ -64,6 +64,9 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
     by_aiter = launches == [3, 1]
     assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
     assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
+    starts_s = sum(found.kernels.start_s(found.hardware, "bf16", op) for op in gemms)
+    aiter_s = (7.4 + 7 + 3 + 3) * 1e-6 * float(found.kernels.fitted.launch)
+    assert (starts_s == pytest.approx(aiter_s)) == by_aiter
 
 
 @pytest.mark.parametrize(
