@@ -325,11 +325,11 @@ class KernelRules(Strict):
         (), description="models whose routers have no fused kernel to choose experts; none: all have, or not known"
     )
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
-    at_once: tuple[Literal["shared", "latent"], ...] = Field(
+    at_once: tuple[Literal["shared", "latent", "delta"], ...] = Field(
         (),
-        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"
-        " in captured graphs, or are theirs; the down-projection of keys and values to a latent vector, which is one"
-        " GEMM with that of queries",
+        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones in"
+        " captured graphs, or are theirs; the down-projection to a latent vector, which is one GEMM with that of"
+        " queries; projections of Kimi Delta Attention in 16 bits, two GEMMs in all beside that of its output",
     )
     norm_kernels: NormKernels | None = Field(
         None, description="kernels of norms that are not fused; none: they are, or it is not known"

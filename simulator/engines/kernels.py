@@ -270,7 +270,7 @@ class Kernels(OnDevices):
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
-        if op.at_once == "latent" and "latent" in self.rules.at_once:
+        if op.at_once != "shared" and op.at_once in self.rules.at_once:
             return 0
         if op.experts is None or op.rate != "gemm":
             return op.launches

@@ -12,6 +12,7 @@ from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
@@ -289,6 +290,19 @@ def test_norms_of_some_models_are_part_of_their_all_reduces(model, device, engin
 def test_routers_of_glm_choose_in_several_kernels(model: str, engine: str, kernels: int):
     found = deploy(model, "b200", engine)
     assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
+
+
+@pytest.mark.parametrize("device", ["h200-sxm", "mi300x"])
+@pytest.mark.parametrize(
+    ("engine", "weights", "gemms"),
+    [("sglang-0.5", "bf16", 6), ("sglang-0.5.10", "bf16", 2), ("sglang-0.5.10", "fp8", 6), ("sglang-0.5.15", "bf16", 2)],
+)
+def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, engine, weights, gemms):
+    """fused_qkvbfg_a_proj and fused_fg_b_proj of kimi_linear.py, where quant_config is None."""
+    found = deploy("kimi-linear-48b-a3b", device, engine, Layout(weight_dtype=weights))
+    names = ("qkv projection", "decay down", "decay up", "gate down", "gate up", "write strength")
+    last = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops if op.repeats == 19}
+    assert sum(last[name] for name in names) == gemms
 
 
 @pytest.mark.parametrize(
