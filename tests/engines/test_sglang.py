@@ -292,6 +292,14 @@ def test_routers_of_glm_choose_in_several_kernels(model: str, engine: str, kerne
     assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
 
 
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+@pytest.mark.parametrize(("device", "kernels"), [("mi300x", 6), ("h200", 4), ("b200", 0)])
+def test_routers_of_llama_4_choose_in_kernels_of_pytorch(engine: str, device: str, kernels: int):
+    found = deploy("llama-4-scout", device, engine, default_layout(load_model("llama-4-scout"), tp=4))
+    beside = {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS}
+    assert beside == {kernels}
+
+
 @pytest.mark.parametrize("device", ["h200-sxm", "mi300x"])
 @pytest.mark.parametrize(
     ("engine", "weights", "gemms"),
