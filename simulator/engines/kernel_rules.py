@@ -322,7 +322,7 @@ class KernelRules(Strict):
         {}, description="by kind of a layer's mixer: kernels that the host launches for prompts beside those of its ops"
     )
     router_kernels: tuple[RouterKernels, ...] = Field(
-        (), description="models whose routers have no fused kernel to choose experts; none: all have, or not known"
+        (), description="models without a fused kernel to choose or to scale experts; none: all have, or not known"
     )
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent", "delta"], ...] = Field(

@@ -303,7 +303,12 @@ def test_routers_of_llama_4_choose_in_kernels_of_pytorch(engine: str, device: st
 @pytest.mark.parametrize("device", ["h200-sxm", "mi300x"])
 @pytest.mark.parametrize(
     ("engine", "weights", "gemms"),
-    [("sglang-0.5", "bf16", 6), ("sglang-0.5.10", "bf16", 2), ("sglang-0.5.10", "fp8", 6), ("sglang-0.5.15", "bf16", 2)],
+    [
+        ("sglang-0.5", "bf16", 6),
+        ("sglang-0.5.10", "bf16", 2),
+        ("sglang-0.5.10", "fp8", 6),
+        ("sglang-0.5.15", "bf16", 2),
+    ],
 )
 def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, engine, weights, gemms):
     """fused_qkvbfg_a_proj and fused_fg_b_proj of kimi_linear.py, where quant_config is None."""
@@ -314,7 +319,13 @@ def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, en
 
 
 @pytest.mark.parametrize(
-    ("model", "kernels"), [("glm-4.7-flash", 47 * 3), ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8), ("qwen3-32b", 0)]
+    ("model", "kernels"),
+    [
+        ("glm-4.7-flash", 47 * 3),
+        ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8),
+        ("nemotron-3-nano-30b-a3b", 23 * 2),
+        ("qwen3-32b", 0),
+    ],
 )
 def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: str, kernels: int):
     found = deploy(model, "b200", "sglang-0.5")
