@@ -243,9 +243,7 @@ class Op:
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
     normed: Literal["", "outputs", "heads", "values", "router"] = ""  # by norms that engines may fuse
-    at_once: Literal["", "shared", "latent", "delta"] = (
-        ""  # with routed experts, or as one GEMM with another (KernelRules)
-    )
+    at_once: Literal["", "shared", "latent", "delta"] = ""  # with routed experts, or in a GEMM with others
     norms: int = 0  # as many, of which NormKernels says how many kernels one is
     prompt_launches: int = 0  # kernels of prompts alone, whose time is in a measured rate: the host launches them, too
     splits: bool = False  # attention and recurrences, which lie between piecewise graphs (splitting_ops)
