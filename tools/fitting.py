@@ -144,8 +144,13 @@ def _weights(rows: Sequence[Measurement]) -> Floats:
 
 def effective(block: Block, every: dict[str, Block], solved: dict[str, Values]) -> Values:
     """Return a block's values, completed with those of its parents."""
+    return {**_inherited(block, every, solved), **solved.get(block.name, {})}
+
+
+def _inherited(block: Block, every: dict[str, Block], solved: dict[str, Values]) -> Values:
+    """Return the values that a block has from its parents: all but those that its kernels lack."""
     above = effective(every[block.parent], every, solved) if block.parent else {}
-    return {**above, **solved.get(block.name, {})}
+    return {name: value for name, value in above.items() if name not in block.lacks}
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ def _solved(fit: Fit, every: dict[str, Block], solved: dict[str, Values], keep: 
 
 def _prior(block: Block, every: dict[str, Block], solved: dict[str, Values]) -> tuple[Values, Values]:
     """Return a block's prior, its parents' values where they have them, else NEUTRAL; and the values that are given."""
-    above = {**(effective(every[block.parent], every, solved) if block.parent else {}), **block.held}
+    above = {**_inherited(block, every, solved), **block.held}
     usual = {**NEUTRAL, **above, **block.prior}
     return {name: usual.get(name, 1.0) for name in block.parameters}, above
 

@@ -79,6 +79,7 @@ class ExpertKernels(OfFormats):
         description="kernels up to the first GEMM, which activates and quantises for the second, and those from there"
         " on; none: as grouped GEMMs have them",
     )
+    start_s: Seconds | None = Field(None, description="of each of `launches`, on average; none: as GEMMs of experts")
 
     def runs(self, hardware: Hardware, stored: str, experts: Experts | None) -> bool:
         """Tell whether experts in a format run in them on a device; `experts`: which, None for any with tuned tiles."""
@@ -321,14 +322,14 @@ class KernelRules(Strict):
         {}, description="by kind of a layer's mixer: kernels that the host launches for prompts beside those of its ops"
     )
     router_kernels: tuple[RouterKernels, ...] = Field(
-        (), description="models whose routers have no fused kernel to choose experts; none: all have, or not known"
+        (), description="models without a fused kernel to choose or to scale experts; none: all have, or not known"
     )
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
-    at_once: tuple[Literal["shared", "latent"], ...] = Field(
+    at_once: tuple[Literal["shared", "latent", "delta"], ...] = Field(
         (),
-        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones"
-        " in captured graphs, or are theirs; the down-projection of keys and values to a latent vector, which is one"
-        " GEMM with that of queries",
+        description="ops without a start of their own: shared experts, whose kernels run beside those of routed ones in"
+        " captured graphs, or are theirs; the down-projection to a latent vector, which is one GEMM with that of"
+        " queries; projections of Kimi Delta Attention in 16 bits, two GEMMs in all beside that of its output",
     )
     norm_kernels: NormKernels | None = Field(
         None, description="kernels of norms that are not fused; none: they are, or it is not known"

@@ -86,9 +86,10 @@ class Kernels(OnDevices):
         return self.with_rules(**own, **dense)
 
     def of_model(self, hardware: Hardware, model: Model) -> "Kernels":
-        """Return the same kernels with the norms that a model has (KernelRules.model_norms)."""
-        own = self.rules.model_norms
-        return self.with_rules(norm_kernels=own.kernels) if own and own.holds_of(hardware, model) else self
+        """Return the same kernels with the norms and the attention of a model (model_norms, SplitDecode.models)."""
+        own, triton = self.rules.model_norms, self.rules.split_decode and self.rules.split_decode.models
+        found = self.with_triton_attention() if triton and triton.holds_of(hardware, model) else self
+        return found.with_rules(norm_kernels=own.kernels) if own and own.holds_of(hardware, model) else found
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
@@ -269,7 +270,7 @@ class Kernels(OnDevices):
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
-        if op.at_once == "latent" and "latent" in self.rules.at_once:
+        if op.at_once != "shared" and op.at_once in self.rules.at_once:
             return 0
         if op.experts is None or op.rate != "gemm":
             return op.launches
@@ -312,4 +313,6 @@ class Kernels(OnDevices):
             if (kernels := self.own_experts(op, hardware)) and kernels.launches:
                 plain = launches - (op.shared_inputs != NOTHING)
                 beside_s = float(kernels.beside_s or 0.0) * (op.shared_inputs != NOTHING)
+                if kernels.start_s is not None:
+                    own_s = least_s = kernels.start_s
         return float(self.fitted.launch) * (own_s * (launches - plain) + plain * least_s) + beside_s

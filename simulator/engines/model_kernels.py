@@ -55,7 +55,7 @@ class ModelNorms(OfModels):
 
 
 class RouterKernels(OfModels):
-    """Models whose routers choose in `kernels` more kernels than one, which others have.
+    """Models whose routers choose, and whose experts are scaled and summed, in `kernels` more kernels than others'.
 
     `experts`: only of layers with as many routed experts; none is any. `chosen_above`: only where a token chooses more.
     """

@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 
+from simulator.engines.model_kernels import OfModels
 from simulator.hardware.achievable import PrefillAttention
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
@@ -19,7 +20,8 @@ class SplitDecode(Strict):
     It runs where the engine has no other kernel, latent attention on the families `latent`, or where it is asked for.
     Where it is asked for, prompts run in Triton, too, at the rate `prefill` of a family of devices; on others theirs is
     not known, and is taken to be the device's own. `other_latent_heads`: of a rank, whose latent attention has a kernel
-    of its own; `other_widths`: of heads in layers without a window, likewise.
+    of its own; `other_widths`: of heads in layers without a window, likewise. `models`: whose attention runs in it by
+    default, all of it, as if it were asked for.
     """
 
     parts: Positive  # of the cache of one sequence, at most
@@ -32,6 +34,7 @@ class SplitDecode(Strict):
     other_widths: tuple[int, ...] = ()
     latent_copies: Number | None = None  # kernels that put queries together, and latent vectors, for latent attention
     everywhere: bool = False
+    models: OfModels | None = None
     prefill: dict[str, PrefillAttention] = {}
 
     def asked(self) -> Self:

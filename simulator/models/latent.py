@@ -183,10 +183,15 @@ class LatentAttention(Strict):
         return 0.0
 
     def _projection(self, name: str, shape: tuple[int, int], layout: Layout) -> Op:
-        """Return a projection before attention; the two down-projections read the same inputs."""
+        """Return a projection before attention; the two down-projections read the same inputs.
+
+        Where attention is absorbed, as decodes are, the up-projection of keys multiplies queries, and that of values
+        what attention gives: two kernels, one for prompts.
+        """
         own = linear(name, shape, layout, "mixer")
-        second = name == "kv down" and self.q_lora is not None
-        return replace(own, splits=name == "kv up", at_once="latent" if second else "")
+        if name == "kv up":
+            return replace(own, splits=True, launches=own.launches + 1, prompt_launches=-1)
+        return replace(own, at_once="latent" if name == "kv down" and self.q_lora is not None else "")
 
     def ops(self, hidden: int, layout: Layout) -> Ops:
         """Down- and up-projections, indexer, attention, output projection, all-reduce."""

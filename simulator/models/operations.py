@@ -243,9 +243,10 @@ class Op:
     repeats: int = 1  # layers that have this op
     launches: int = 1  # kernels that follow one another
     normed: Literal["", "outputs", "heads", "values", "router"] = ""  # by norms that engines may fuse
-    at_once: Literal["", "shared", "latent"] = ""  # with routed experts, or as one GEMM with another (KernelRules)
+    at_once: Literal["", "shared", "latent", "delta"] = ""  # with routed experts, or in a GEMM with others
     norms: int = 0  # as many, of which NormKernels says how many kernels one is
-    prompt_launches: int = 0  # kernels of prompts alone, whose time is in a measured rate: the host launches them, too
+    # kernels of prompts alone, whose time is in a measured rate: the host launches them, too; below 0: those they lack
+    prompt_launches: int = 0
     splits: bool = False  # attention and recurrences, which lie between piecewise graphs (splitting_ops)
     heads: float = 0.0  # query heads of attention x a rank's share of the batch; 0: all share one read of the cache
     shared_by: float = 1.0  # query heads per KV head, or per latent vector

@@ -4,6 +4,7 @@ Each sequence of a step reads and writes its state once; prompts are scanned in 
 the batch and not with the length of the context.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from simulator.models.layout import Layout, Weights
@@ -20,6 +21,7 @@ from simulator.models.op_builders import (
 )
 from simulator.profile import Strict
 
+WIDE_BYTES = 2.0  # of a number that is not quantised
 CHUNK_TOKENS = 64  # per chunk of a prompt, which a scan computes as GEMMs; flash-linear-attention's default
 # Kernels of a scan, as sglang 0.5.9 and vLLM launch those of flash-linear-attention and Mamba (srt/layers/attention/fla
 # and mamba/ops, read 2026-11-27). Gates, two norms, sum of decays, K K^T, its inverse in two, W and U, states, outputs:
@@ -153,8 +155,10 @@ class KimiDelta(_Recurrent):
         width, update = heads * self.head_dim, 6.0 * heads * self.head_dim**2
         shapes = self._projections(hidden, layout).items()
         *before, output = (linear(name, shape, layout, "mixer") for name, shape in shapes)
+        leads = "qkv projection", "decay up"  # the GEMMs that others are part of, where nothing is quantised
+        whole = number_format(layout.weight_dtype).size_bytes == WIDE_BYTES
         return (
-            *before,
+            *(replace(op, at_once="delta") if whole and op.name not in leads else op for op in before),
             elementwise("convolution", 6 * width, layout, splits=True),
             *recurrence(
                 layout,

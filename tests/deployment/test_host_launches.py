@@ -2,16 +2,18 @@
 
 import pytest
 
+from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s, step_launches_s
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import LAST_OF_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Experts, Op
+from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.graphs import NO_LAUNCHES
 from tests.support.kernels import figure, kernels_with
 
+ONE = Counts(1.0, 1.0, 1.0)
 LLAMA = load_model("llama-3.2-1b")  # 16 layers
 SLOW = load_hardware("h100-sxm").model_copy(update={"host_slowness": figure(2.0)})
 # In three layers: two norms; a scan, of four kernels more for prompts; attention of both kinds; experts of two kernels
@@ -46,3 +48,24 @@ def test_eager_kernels_of_all_layers_are_launched_by_python():
         for kernels in (kernels_with(eager_kernels=12.0), kernels_with())
     ]
     assert found == [pytest.approx(16 * 12 * 4e-6 * 2), 0.0]
+
+
+def test_up_projections_of_latent_attention_are_two_kernels_of_decodes_and_one_of_prompts():
+    """That of keys multiplies queries before attention, that of values what comes out of it; prompts have one GEMM."""
+    found = deploy("deepseek-v2-lite", "h100-sxm", "sglang-0.5")
+    ups = [op for op in found.ops if op.name == "kv up"]
+    layers = sum(op.repeats for op in ups)
+    assert layers == 27
+    launched = launches_s(found.kernels, found.hardware, found.model, ups)
+    own = found.kernels.with_rules(prompt_kernels={})
+    prompts, decodes = (
+        each.least_s for each in (launches_s(own, found.hardware, found.model, ups).prompts, launched.decodes)
+    )
+    assert (prompts, decodes) == (pytest.approx(layers * 60e-6), pytest.approx(2 * layers * 60e-6))
+    starts_s = [
+        float(cost.overhead_s)
+        for op, cost in zip(found.ops, found.step_model().explain(ONE), strict=False)
+        if op in ups
+    ]
+    gemm_s = float(found.hardware.achievable.gemm["bf16"].launch_s) * float(found.kernels.fitted.launch)
+    assert sum(starts_s) == pytest.approx(2 * layers * gemm_s)

@@ -70,9 +70,10 @@ def test_an_imported_config_has_the_kernels_of_its_architecture(model, architect
         ("moonlight-16b-a3b", "sglang-0.5", 4),  # the architecture of DeepSeek V3, with all experts in one group
         ("deepseek-v3", "sglang-0.5", 0),
         ("kimi-k2", "sglang-0.5", 0),
-        ("nemotron-3-nano-30b-a3b", "sglang-0.5", 4),
-        ("nemotron-3-nano-30b-a3b", "sglang-0.5.10", 0),  # 6 experts chosen
-        ("nemotron-3-super-120b-a12b", "sglang-0.5.10", 4),  # 22
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5", 4 + 2),  # scaled, and shared ones added
+        ("nemotron-3-nano-30b-a3b", "sglang-0.5.10", 2),  # 6 experts chosen
+        ("nemotron-3-super-120b-a12b", "sglang-0.5.10", 4 + 2),  # 22
+        ("nemotron-3-super-120b-a12b", "sglang-0.5.15", 1),
     ],
 )
 def test_routers_of_one_architecture_differ_by_their_experts(model: str, engine: str, kernels: int):

@@ -12,7 +12,9 @@ from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
+from simulator.models.layout import Layout
 from simulator.models.model import load_model
+from simulator.models.op_builders import SCAN
 from simulator.models.operations import Counts
 from simulator.roofline.roofline import Rates
 from simulator.simulation.scheduler_limits import limits
@@ -64,6 +66,9 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
     by_aiter = launches == [3, 1]
     assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
     assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
+    starts_s = sum(found.kernels.start_s(found.hardware, "bf16", op) for op in gemms)
+    aiter_s = (7.4 + 7 + 3 + 3) * 1e-6 * float(found.kernels.fitted.launch)
+    assert (starts_s == pytest.approx(aiter_s)) == by_aiter
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
 )
 def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
     found = deploy(model, "h200-sxm", "sglang-0.5")
-    every = [replace(op, prompt_launches=0) for op in found.ops]
+    every = [replace(op, prompt_launches=0) if op.name == SCAN else op for op in found.ops]
     host_s = [launches_s(found.kernels, found.hardware, found.model, ops).prompts.least_s for ops in (found.ops, every)]
     assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
 
@@ -288,8 +293,40 @@ def test_routers_of_glm_choose_in_several_kernels(model: str, engine: str, kerne
     assert {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS} == {kernels}
 
 
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+@pytest.mark.parametrize(("device", "kernels"), [("mi300x", 6), ("h200", 4), ("b200", 0)])
+def test_routers_of_llama_4_choose_in_kernels_of_pytorch(engine: str, device: str, kernels: int):
+    found = deploy("llama-4-scout", device, engine, default_layout(load_model("llama-4-scout"), tp=4))
+    beside = {op.launches for op in found.step_model().ops if op.name == BESIDE_EXPERTS}
+    assert beside == {kernels}
+
+
+@pytest.mark.parametrize("device", ["h200-sxm", "mi300x"])
 @pytest.mark.parametrize(
-    ("model", "kernels"), [("glm-4.7-flash", 47 * 3), ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8), ("qwen3-32b", 0)]
+    ("engine", "weights", "gemms"),
+    [
+        ("sglang-0.5", "bf16", 6),
+        ("sglang-0.5.10", "bf16", 2),
+        ("sglang-0.5.10", "fp8", 6),
+        ("sglang-0.5.15", "bf16", 2),
+    ],
+)
+def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, engine, weights, gemms):
+    """fused_qkvbfg_a_proj and fused_fg_b_proj of kimi_linear.py, where quant_config is None."""
+    found = deploy("kimi-linear-48b-a3b", device, engine, Layout(weight_dtype=weights))
+    names = ("qkv projection", "decay down", "decay up", "gate down", "gate up", "write strength")
+    last = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops if op.repeats == 19}
+    assert sum(last[name] for name in names) == gemms
+
+
+@pytest.mark.parametrize(
+    ("model", "kernels"),
+    [
+        ("glm-4.7-flash", 47 * 3),
+        ("kimi-linear-48b-a3b", 7 * 3 + 20 * 8),
+        ("nemotron-3-nano-30b-a3b", 23 * 2),
+        ("qwen3-32b", 0),
+    ],
 )
 def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: str, kernels: int):
     found = deploy(model, "b200", "sglang-0.5")

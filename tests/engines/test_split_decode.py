@@ -175,6 +175,28 @@ def test_latent_attention_on_instinct_is_aiters_with_16_or_128_heads_a_rank_in_s
     assert set(kernel_of("deepseek-v3", "mi300x", "sglang", tp=tp)) == {kernel}
 
 
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+@pytest.mark.parametrize(("device", "kernel"), [("mi300x", "triton"), ("h200-sxm", "own")])
+def test_gemma_4_on_instinct_runs_in_triton_unasked_in_sglang(engine: str, device: str, kernel: str):
+    """sglang 0.5.15 srt/arg_groups/overrides.py, _gemma4_overrides; Gemma 3 and others have the usual kernel."""
+    for model, expected in (("gemma-4-31b", kernel), ("gemma-3-27b", "own")):
+        made = deploy(model, device, engine)
+        triton = made.kernels.rules.split_decode
+        ops = [op for op in made.ops if op.rate == "decode_attention"]
+        assert {"triton" if triton.holds(made.hardware, op) else "own" for op in ops} == {expected}
+        assert (triton.prompts(made.hardware) is not None) == (expected == "triton")
+
+
+def test_many_blocks_on_instinct_read_what_was_measured_together():
+    """2.2 TB/s of an MI355X, 2.3 of an MI325X (preset, triton-blocks), within a tenth."""
+    read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=1024.0), heads=8, shared_by=1)
+    many = Counts(steps=1.0, tokens=512.0, decode_reads=512.0 * 1000.0)
+    for device, measured in (("mi355x", 2.2e12), ("mi325x", 2.3e12)):
+        triton = load_engine("sglang").kernels_on(load_hardware(device)).rules.split_decode
+        taken_s = float(triton.seconds(load_hardware(device), read, many))
+        assert 1024.0 * 512_000.0 / taken_s == pytest.approx(measured, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("engine", "model", "kernels"),
     [

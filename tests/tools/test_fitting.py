@@ -176,6 +176,16 @@ def test_a_child_has_its_parents_values_where_it_fits_none():
     assert effective(child, {"p": parent, "c": child}, solved) == {"compute": 0.7, "memory": 0.9}
 
 
+def test_a_child_has_no_value_of_what_its_engine_lacks():
+    parent = Block("p", ("a",), (), ("compute",), prior={"experts_launch_s": 5e-4})
+    child = Block("c", ("b",), (), ("compute",), "p", lacks=("experts_launch_s",))
+    grandchild = Block("g", ("b",), ("ada",), (), "c")
+    every = {"p": parent, "c": child, "g": grandchild}
+    assert starts(every)["p"] == {"compute": 1.0, "experts_launch_s": 5e-4}
+    assert [effective(every[name], every, starts(every)) for name in "cg"] == [{"compute": 1.0}] * 2
+    assert "experts_launch_s" not in effective(blocks()["sglang"], blocks(), starts(blocks()))
+
+
 def test_a_prior_that_is_not_fitted_is_held_against_the_parents_value():
     rows = made({"compute": 0.6})
     curves = Job(rows, ask_all(rows), {"compute": 1.0, "memory": 1.0}).measured()
