@@ -338,10 +338,9 @@ class KernelRules(Strict):
     one_shot_tokens: Positive | None = Field(
         None, description="tokens up to which an all-reduce sends each device's share to all others at once"
     )
+    all_reduce_shots: Literal[0, 1, 2] = Field(0, description="of TensorRT-LLM's plugin before NCCL; 0: not known")
     staged: bool = Field(
         False, description="an all-reduce has one stage or two by its bytes, as vLLM's own kernel over NVLink"
     )
-    reduced_bits: Positive | None = Field(
-        None, description="of a number in a long all-reduce; none: it travels as it is"
-    )
+    reduced_bits: Positive | None = Field(None, description="of a number in a long all-reduce; none: as it is")
     one_ring: bool = Field(False, description="collectives keep to one ring, at the rate of one link of a device")

@@ -32,6 +32,7 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"(quantized\.)?w4a16(-(g128|a?sym|awq|gptq|woq))*": "int4",
     r"(awq|gptq|auto-?round)(-(gptq|int4|4-?b(it)?|w4a16|marlin|g128|128g|a?sym))*": "int4",
     r"(int4|awq|gptq|w4a16)-?(g|group-?)32|(awq|gptq)-4-?bit-32g(-actorder)?": "int4-g32",
+    r"w4a8-?int8|int4-w4a8(-int8)?|(w4a8-)?qqq": "int4-w4a8",  # W4A8 alone may have inputs in fp8
     r"gptq-(int8|8-?bit)|int8-gptq|int8-?(g|group-?)128": "int8-g128",
     r"((bitsandbytes|bnb)-)?nf4(-(bitsandbytes|bnb))?|bitsandbytes|bnb|load-in-4-?bit": "bnb-nf4",
     r"bnb-fp4": "bnb-nf4",  # the same bits

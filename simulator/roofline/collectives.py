@@ -38,6 +38,10 @@ WIDE_BITS = 16.0  # of an activation
 # Bytes of an all-reduce, by devices, from which vLLM's own kernel takes two stages (csrc/custom_all_reduce.cuh, read
 # 2026-11-22); over two devices it has one
 STAGED_BYTES = {4: 512 << 10, 8: 256 << 10}
+# Bytes of an all-reduce up to which TensorRT-LLM's plugin sends it in one shot, and up to which its own kernels have a
+# workspace, by devices: AllreducePlugin::selectImplementation and customAllReduceUtils.h, read 2026-11-28
+ONE_SHOT_BYTES = {2: 16_000_000, 4: 1_000_000, 8: 500_000}
+WORKSPACE_BYTES = {2: 16_000_000, 4: 8_000_000, 8: 8_000_000}
 # What NCCL's protocol for long messages takes over PCIe beyond that for short ones: once, and on each hop of a ring
 LONGER_START_S, LONGER_HOP_S = (
     Figure(
@@ -134,6 +138,8 @@ class Links:
         linked = self._linked(devices)
         if sums and self._by_nccl(devices):
             return Transfer(by_protocol(link_s, devices), latency_s)
+        if sums and rules.all_reduce_shots:
+            return Transfer(self._by_bytes(counts.dot(op.link_bytes), devices), latency_s)
         staged = sums and rules.staged and devices in STAGED_BYTES and linked
         if staged:
             link_s = link_s + latency_s
@@ -159,7 +165,26 @@ class Links:
         (custom_all_reduce.py; flashinfer-ai/flashinfer pull request 4393 says why).
         """
         cards = self.hardware.vendor == "NVIDIA" and self.hardware.device_class != "cpu"
-        return cards and devices > 2 and not self._linked(devices)
+        fewest = 1 if self.kernels.rules.all_reduce_shots else 2
+        return cards and devices > fewest and not self._linked(devices)
+
+    def _by_bytes(self, sent_bytes: Array, devices: int) -> Array:
+        """Return the seconds beside the latency of an all-reduce of so many bytes by TensorRT-LLM's plugin.
+
+        In one shot, then in two where it has them (KernelRules.all_reduce_shots), then by NCCL.
+        """
+        latency_s, bus_bytes_per_s = self._collective(devices)
+        ring = self.hardware.achievable.ring_all_reduce.get(devices)
+        rate, more_s = bus_bytes_per_s, 0.0
+        if ring is not None:
+            rate, more_s = self._reached(ring), ring.latency_s * self.kernels.fitted.link - latency_s
+        size = min((each for each in ONE_SHOT_BYTES if each >= devices), default=max(ONE_SHOT_BYTES))
+        around = 2 * (devices - 1) / devices * sent_bytes
+        own_s = around / bus_bytes_per_s + latency_s
+        two_shot_bytes = WORKSPACE_BYTES[size] if self.kernels.rules.all_reduce_shots > 1 else 0
+        found: Array = np.where(sent_bytes <= two_shot_bytes, own_s, around / rate + more_s)
+        once_s = (devices - 1) * sent_bytes / bus_bytes_per_s
+        return np.where(sent_bytes < ONE_SHOT_BYTES[size], once_s, found)
 
     def _all_reduce_over_nodes(self, op: Op, counts: Counts) -> Transfer:
         """NCCL's, whatever the engine has of its own for a node (between_nodes.all_reduce_s)."""

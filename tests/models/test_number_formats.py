@@ -60,6 +60,8 @@ ELSEWHERE = {  # as checkpoints, options and users write it
         "q4_0-unquantized": "bf16",
         "w-mxfp4-a-fp8": "mxfp4",
         "w_mxfp4_a_mxfp4": "mxfp4-w4a4",
+        "W4A8-INT8": "int4-w4a8",
+        "QQQ": "int4-w4a8",
     },
     **{"AWQ-4bit": "int4", "GPTQ 4-bit": "int4", "awq_marlin": "int4", "W4A16-G128": "int4", "AWQ (4-bit)": "int4"},
     **{"gptq-4bit-32g-actorder": "int4-g32", "w8a16": "int8-w8a16", "int8 (W8A16)": "int8-w8a16", "nf4": "bnb-nf4"},
@@ -135,6 +137,16 @@ def test_bits_with_scales_by_hand(name: str, bits: float) -> None:
 def test_bits_by_hand(name: str, bits: float) -> None:
     """An fp16 scale and bias for each group: bits + 32 / group (MLX); 8 bits of exponent for 16 numbers (bfp8)."""
     assert number_format(name).bits == bits
+
+
+def test_four_bits_with_inputs_in_eight_are_multiplied_in_int8_where_a_device_has_it() -> None:
+    """int4 alone keeps its inputs in 16 bits: half of the rate, and its weights are unpacked first."""
+    formats = {name: number_format(name) for name in ("int4", "int4-w4a8")}
+    assert {name: each.compute[0] for name, each in formats.items()} == {"int4": "bf16", "int4-w4a8": "int8"}
+    assert {name: each.unpacked_for(each.compute[0]) for name, each in formats.items()} == {
+        "int4": True,
+        "int4-w4a8": False,
+    }
 
 
 def test_bits_that_a_name_leaves_open_are_asked_for() -> None:

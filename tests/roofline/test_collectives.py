@@ -295,6 +295,45 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     assert at_peak[0] == at_peak[1]
 
 
+@pytest.mark.parametrize(
+    ("engine", "devices", "size", "shots"),
+    [
+        ("tensorrt-10.8", 8, 499_000.0, 1),
+        ("tensorrt-10.8", 8, 501_000.0, 0),
+        ("tensorrt-llm-0.11", 8, 501_000.0, 2),
+        ("tensorrt-llm-0.11", 8, 8_100_000.0, 0),
+        ("tensorrt-llm-0.14", 4, 999_000.0, 1),
+        ("tensorrt-llm-0.14", 4, 1_001_000.0, 0),
+        ("tensorrt-9", 2, 15_900_000.0, 1),
+        ("tensorrt-9", 2, 16_100_000.0, 0),
+    ],
+)
+def test_tensorrts_plugin_chooses_the_kernel_of_an_all_reduce_by_its_bytes(engine, devices, size, shots):
+    """One shot: (n - 1) bytes at once; two: 2 (n - 1) / n bytes and the latency twice; none: NCCL's ring."""
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
+    kernels = load_engine(engine).kernels_on(H100)
+    moved = Links(H100, kernels).transfer(op, Counts(1.0, size))
+    own, ring = H100.achievable.all_reduce[devices], H100.achievable.ring_all_reduce[devices]
+    around = 2 * (devices - 1) / devices * size
+    latencies, link_s = {
+        0: (ring.latency_s, around / ring.bus_bytes_per_s),
+        1: (own.latency_s, (devices - 1) * size / own.bus_bytes_per_s),
+        2: (2 * own.latency_s, around / own.bus_bytes_per_s),
+    }[shots]
+    expected_s = latencies * kernels.fitted.link + link_s
+    assert float(moved.link_s + moved.latency_s) == pytest.approx(float(expected_s))
+
+
+def test_without_nvlink_tensorrts_plugin_leaves_a_pair_to_nccl():
+    """AllreducePlugin::selectImplementation, isAuto && !mIsNVLINKSupported; vLLM sums a pair of cards by itself."""
+    op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=2)
+    cards = load_hardware("h100-nvl-unbridged")
+    plain_s, nccl_s = (
+        Links(cards, kernels_with(all_reduce_shots=shots)).transfer(op, Counts(1.0, 16e6)).link_s for shots in (0, 1)
+    )
+    assert nccl_s - plain_s == pytest.approx(1.8e-6 + 2 * 4.7e-6)
+
+
 def test_what_rests_on_constants_of_the_network_crosses_it():
     links = Links(H100, Kernels())
     inside, across, tokens = (
@@ -354,7 +393,7 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
 
 
 @pytest.mark.parametrize("hardware", ["l40s", "h100-pcie"])  # without links, and with a bridge between two
-@pytest.mark.parametrize("rule", [{"one_shot_tokens": 128.0}, {"staged": True}])
+@pytest.mark.parametrize("rule", [{"one_shot_tokens": 128.0}, {"staged": True}, {"all_reduce_shots": 1}])
 def test_devices_that_are_not_all_linked_reduce_by_a_ring(hardware, rule):
     """vLLM's custom_all_reduce.py leaves more than two devices that are not fully connected to NCCL."""
     op = next(op for op in placed("llama-3.1-70b", hardware, tp=8).ops if op.rate == "all_reduce")
@@ -364,7 +403,7 @@ def test_devices_that_are_not_all_linked_reduce_by_a_ring(hardware, rule):
     assert linked != Links(H100, Kernels()).transfer(op, STEP)
 
 
-@pytest.mark.parametrize("kernels", [kernels_with(one_shot_tokens=128.0), QUICK])
+@pytest.mark.parametrize("kernels", [kernels_with(one_shot_tokens=128.0), kernels_with(all_reduce_shots=1), QUICK])
 def test_logits_are_gathered_as_ever(kernels):
     """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.name == "all-gather of logits")

@@ -40,6 +40,7 @@ def test_cards_of_intels_entries_are_two_devices_each(model, tp, replicas, limit
     deployment = found.deployment
     assert (deployment.tp, found.replicas, deployment.layout.cache_dtype) == (tp, replicas, "int8")
     assert (deployment.max_num_seqs, deployment.max_num_batched_tokens, deployment.memory_fraction) == limits_
+    assert deployment.layout.weight_dtype == "int4-w4a8"
 
 
 def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():

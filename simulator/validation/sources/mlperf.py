@@ -162,6 +162,15 @@ class Mlperf(Recipe):
             return "nvfp4"
         return "fp8" if "fp8" in self.hardware.peak_flops_per_s else self.model.weight_dtype
 
+    @property
+    def int4_dtype(self) -> str:
+        """What a row calls int4: on Intel's cards inputs are quantised, too: to int8, a guess, the only 8 bits of XMX.
+
+        VLLM_USE_SEPARATE_QUANT, VLLM_FUSE_NORM_QUANT and VLLM_FUSE_SILU_QUANT (model_init/*/init_env_shared), a scale
+        a row (NUM_GROUPS -1 of calibration/quantize_8b.sh) of closed/Intel/code of v5.1, read 2026-11-28.
+        """
+        return "int4-w4a8" if self.hardware.id == DUAL else super().int4_dtype
+
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return the number format of the KV cache: the stated one, or what the harness sets."""
         set_here = self.entry.cache_dtype if self.entry else ""

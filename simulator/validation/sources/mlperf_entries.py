@@ -54,6 +54,7 @@ H100, H100_NVL = ("h100-sxm",), ("h100-nvl",)
 ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, families or devices, scenarios' first letters
     ("llama-2-70b", BLACKWELL, "I", Entry(1, 1, 768, 768)),
     ("llama-2-70b", BLACKWELL, "", Entry(1, 1, 2048, 3584)),
+    ("llama-2-70b", RTX, "I", Entry(1, 1, 4096, 8192, memory_fraction=0.75)),
     ("llama-2-70b", RTX, "", Entry(0, 1, 2048, 2048, memory_fraction=0.9)),
     ("llama-2-70b", HOPPER, "I", Entry(0, 1, 512, 256, memory_fraction=0.9)),
     ("llama-2-70b", H100, "", Entry(1, 2, 1024, 1024)),
