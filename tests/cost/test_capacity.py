@@ -107,7 +107,7 @@ def test_without_an_slo_the_queue_is_the_limit():
     assert found.rate_per_s > capacity(scenario()).rate_per_s
     assert "queue" in found.breaks
     assert " req/s per replica, without an SLO, of which 17% are asked; above it the queue" in answer(scenario(slo=parse_slo("")), 1.0).why
-    assert " req/s per replica within the SLO, above that" in answer(scenario(), 1.0).why
+    assert " req/s per replica within the SLO, of which 52% are asked; above it" in answer(scenario(), 1.0).why
 
 
 def test_compare_ranks_by_price_and_keeps_misfits():
