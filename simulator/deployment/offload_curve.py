@@ -48,7 +48,7 @@ def offload_curve(
     (32, 1.0, 0.5)
     """
     names = deployment.model.layer_names
-    counts = count([Sequence(1, context_tokens - 1)] * batch, deployment.model.window)
+    counts = count([Sequence(1, context_tokens - 1)] * batch, deployment.model.span)
     whole = layer_bytes(deployment.model, deployment.layout)
     found: list[OffloadPoint] = []
     for layers in range(len(names) + (kind == "stream")):

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
-from simulator.models.operations import prompt_pairs
+from simulator.models.operations import pairs
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
 from simulator.reports.token_gaps import ROUNDING_S
@@ -17,6 +17,7 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import UNCACHED, Table, blocks
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
+from simulator.simulation.scheduler_limits import span_of
 from simulator.simulation.step_seconds import slope
 
 PARTS = {
@@ -135,7 +136,7 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
     """
     hit = run.hit_tokens.astype(np.float64)
     per_token = slope(table.token_s) + float(table.slopes[2])
-    full, windowed = prompt_pairs(hit), prompt_pairs(hit, run.limits.window or math.inf)
+    full, windowed = pairs(hit), pairs(hit, 0, span_of(run.limits))
     return float(np.sum(per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed))
 
 
