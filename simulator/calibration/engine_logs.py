@@ -16,6 +16,7 @@ from simulator.calibration.comparison import (
 )
 from simulator.calibration.op_tables import fit_step_table, table_seconds
 from simulator.calibration.step_log import StepLog, read_log, typical_steps
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.errors import ProfileError
 from simulator.frames import Framed, frame
@@ -99,7 +100,7 @@ def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:
     if longest > MAX_TOKENS:
         because = f"steps of up to {MAX_TOKENS:,} tokens are compared"
         raise ProfileError(f"{folder}: a step of {longest:,} tokens", because, "Log loads with a lower token budget")
-    tiers, span = _tiers(deployment, small), deployment.model.span
+    tiers, span = _tiers(deployment, small), attended(deployment)
     requests, limits = requests_of(load), limits_of(load, span)
     runs = {name: simulate(limits, table, requests) for name, table in tiers.items()}
     again = replay(load)
@@ -117,5 +118,5 @@ def _tiers(deployment: Deployment, small: Sequence[StepLog]) -> dict[str, StepTa
     """Return step tables of the plain roofline and of the roofline fitted to the small loads."""
     most = max(log.limits["max_num_seqs"] for log in small)
     roofline = deployment.at_light.step_model().table(MAX_TOKENS, most)
-    steps = typical_steps([log.steps for log in small], deployment.model.span)
+    steps = typical_steps([log.steps for log in small], attended(deployment))
     return {"roofline": roofline, "calibrated": fit_step_table(roofline, steps)}

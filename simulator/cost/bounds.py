@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from simulator.arrays import Bools, Floats
 from simulator.cost.scenario import Scenario
+from simulator.deployment.batches import attended
 from simulator.models.operations import pairs
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import Least, StepFloor
@@ -170,7 +171,7 @@ class Bounds:
 
         Drafts that are accepted may skip the end of any chunk.
         """
-        slopes, span, prompts = self._floor.slopes, self.scenario.deployment.model.span, self._prompts
+        slopes, span, prompts = self._floor.slopes, attended(self.scenario.deployment), self._prompts
         skips = span is not None and span.chunked and self.allowed.draft_tokens > 0
         local = 0.0 if skips else pairs(self._decodes, self.requests.prompt_tokens.astype(np.float64), span)
         of_prompt = slopes[2] * prompts + slopes[3] * pairs(prompts) + slopes[4] * pairs(prompts, 0, span)

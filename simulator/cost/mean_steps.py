@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.models.operations import Counts, pairs
 from simulator.reports.report import Report
@@ -15,7 +16,7 @@ def decode_step(deployment: Deployment, report: Report) -> Counts:
     requests = report.run.requests
     prompts, outputs = (each.astype(np.float64) for each in (requests.prompt_tokens, requests.output_tokens))
     context = float((prompts + outputs / 2).mean())
-    local = pairs(outputs, prompts, deployment.model.span) / outputs
+    local = pairs(outputs, prompts, attended(deployment)) / outputs
     running, drafts = max(1.0, report.mean_step_running), deployment.draft_tokens
     return Counts(
         steps=1.0,
@@ -36,5 +37,5 @@ def prompt_step(deployment: Deployment, report: Report) -> Counts:
         logits=1.0,
         prefill_tokens=float(tokens),
         prefill_pairs=float(pairs(tokens, 0)),
-        prefill_pairs_windowed=float(pairs(tokens, 0, deployment.model.span)),
+        prefill_pairs_windowed=float(pairs(tokens, 0, attended(deployment))),
     )

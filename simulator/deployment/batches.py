@@ -53,6 +53,24 @@ class Batch:
         return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
 
 
+def attended(deployment: Deployment) -> Span | None:
+    """Return what attention of local layers passes over, None without such layers.
+
+    Where an engine's kernels only mask what lies before a chunk (Engine.masked_chunks) they read more than they need,
+    but not at the speed of light.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> [attended(deploy("llama-4-scout", "h200-sxm", each)) for each in ("vllm", "ollama")]
+    [Span(tokens=8192, chunked=True), Span(tokens=1048576, chunked=False)]
+    """
+    model, masked = deployment.model, deployment.engine.masked_chunks
+    if not model.span or not model.span.chunked or not masked or deployment.light:
+        return model.span
+    if deployment.hardware.family in masked.except_families:
+        return model.span
+    return Span(model.span.tokens if masked.over == "window" else model.max_context_tokens)
+
+
 def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
     """Return the counts of a decode step in which each request attends to `attended_tokens`, its new token included.
 
@@ -60,7 +78,7 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) 
     request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; of a static cache
     it reads whole buckets, but not at the speed of light.
     """
-    span, each = deployment.model.span, 1 + deployment.draft_tokens
+    span, each = attended(deployment), 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
         return _uncached_counts(batch, np.asarray(attended_tokens), span)
     static = deployment.engine.static_cache
@@ -111,7 +129,7 @@ def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budge
     tokens = np.diff(bounds).astype(np.float64)
     sequences = [-(-end // each) - start // each for start, end in pairwise(bounds)]
     before, local = (
-        [_pairs_before(bound, each, past, span) for bound in bounds] for span in (None, deployment.model.span)
+        [_pairs_before(bound, each, past, span) for bound in bounds] for span in (None, attended(deployment))
     )
     return Counts(
         steps=np.ones_like(tokens),

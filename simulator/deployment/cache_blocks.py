@@ -42,7 +42,9 @@ def groups_of(deployment: Deployment) -> Groups:
     recurrent = deployment.device_part.recurrent_layers if deployment.engine.memory.recurrent_blocks else 0
     if deployment.engine.is_reserved or not full or (windowed and recurrent):
         recurrent = 0
-    share = 1.0 if deployment.engine.is_reserved else deployment.engine.memory.windowed_share
+    rule, span = deployment.engine.memory, deployment.model.span
+    whole = deployment.engine.is_reserved or (rule.keeps_chunks and span is not None and span.chunked)
+    share = 1.0 if whole else rule.windowed_share
     if share is not None:
         return Groups(full + share * windowed, 1, 0)
     kinds = [each for each in (full, windowed, recurrent) if each]

@@ -2,6 +2,7 @@
 
 from math import ceil
 
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -25,7 +26,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     `assume_fits`: requests may be longer than the model's context. Raises DoesNotFitError where not even one short
     sequence fits, NotModelledError for an engine that schedules in a way that no policy here follows.
     """
-    engine, plan, span = deployment.engine, memory_plan(deployment), deployment.model.span
+    engine, plan, span = deployment.engine, memory_plan(deployment), attended(deployment)
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)

@@ -66,7 +66,7 @@ class OracleJob(NamedTuple):
 
 
 class OracleBatch(list[tuple[int, int]]):
-    """(new, past) of each sequence of a step; which of them decode, the tokens from the host, the model's window or chunk."""
+    """(new, past) of each sequence of a step; which of them decode, the host's tokens, the window or chunk."""
 
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
