@@ -323,18 +323,20 @@ def whole_blocks(limits: SchedulerLimits, tokens: int) -> int:
     return -(-tokens // limits.block_size) * limits.block_size
 
 
-@compiled
-def pairs(new: int, past: int, window: int, chunked: bool) -> int:
-    """Count the causal query-key pairs of `new` tokens after `past` cached ones: query i attends to past + i + 1.
+@inlined
+def pairs(new: int, past: int) -> int:
+    """Count the causal query-key pairs of `new` tokens after `past` cached ones: query i attends to past + i + 1."""
+    return new * past + new * (new + 1) // 2
 
-    At most to `window` tokens, or to those of its own chunk of as many, if that is above 0: the compiled form of
-    models.operations.pairs.
-    """
-    return _pairs_before(past + new, window, chunked) - _pairs_before(past, window, chunked)
+
+@compiled
+def local_pairs(limits: SchedulerLimits, new: int, past: int) -> int:
+    """Count those within the window or chunk of local layers: the compiled form of models.operations.pairs."""
+    return _pairs_before(limits, past + new) - _pairs_before(limits, past)
 
 
 @inlined
-def _pairs_before(tokens: int, window: int, chunked: bool) -> int:
-    rest = tokens % window if chunked else tokens
-    growing = rest if window == 0 else min(rest, window)
-    return (tokens - rest) * (window + 1) // 2 + growing * (growing + 1) // 2 + (rest - growing) * window
+def _pairs_before(limits: SchedulerLimits, tokens: int) -> int:
+    rest = tokens % limits.window if limits.chunked else tokens
+    growing = min(rest, limits.window)
+    return (tokens - rest) * (limits.window + 1) // 2 + pairs(growing, 0) + (rest - growing) * limits.window

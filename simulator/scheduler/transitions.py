@@ -10,7 +10,7 @@ import numpy as np
 from simulator.scheduler.draft_acceptance import begin_drafting
 from simulator.scheduler.jit import compiled, inlined
 from simulator.scheduler.prefix_cache import evict, register, release
-from simulator.scheduler.state import NEVER, NOBODY, State, blocks, most_blocks, pairs
+from simulator.scheduler.state import NEVER, NOBODY, State, blocks, local_pairs, most_blocks, pairs
 from simulator.scheduler.waiting_queue import dequeue, enqueue_first, goes_before
 
 
@@ -46,7 +46,8 @@ def close_windows(s: State, j: int) -> None:
     limits, slot = s.limits, s.slots[j]
     tokens = slot.cached + s.book[0].tick
     slot.open_reads = 1 if limits.chunked or tokens < limits.window else 0
-    slot.chunk_start = tokens - tokens % limits.window if limits.chunked else 0
+    if limits.chunked:
+        slot.chunk_start = tokens - tokens % limits.window
     slot.open_blocks = 1 if tokens < limits.window_blocks * limits.block_size else 0
 
 
@@ -215,9 +216,9 @@ def _count_prompt(s: State, j: int, new: int, sign: int) -> None:
     book.budget -= sign * new
     book.scheduled += sign if new > 0 else 0
     book.prompt_tokens += sign * new
-    book.prompt_pairs += sign * pairs(new, past, 0, False)
+    book.prompt_pairs += sign * pairs(new, past)
     if s.limits.window > 0:
-        book.prompt_pairs_windowed += sign * pairs(new, past, s.limits.window, s.limits.chunked)
+        book.prompt_pairs_windowed += sign * local_pairs(s.limits, new, past)
 
 
 @inlined

@@ -72,7 +72,7 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
     """Return `seconds` and how long the decodes read the KV cache, local layers last.
 
     Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than the longest
-    sequence takes alone (`lone_s`).
+    sequence takes alone (`lone_s`); in chunks (Llama 4), no less than the mean one, since which is longest changes.
     """
     book = s.book[0]
     ahead = book.tick + 1 + more  # tokens that a sequence reads beside its `cached` ones
@@ -83,10 +83,10 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
         windowed += book.decoding * more
     every_s, windowed_s = table.slopes[0] * reads, table.slopes[1] * windowed
     if table.lone_s[0] + table.lone_s[1] > 0.0:
-        longest, slower = _longest_cached(s, False) + ahead, _fewer_parts(table, book.decoding)
-        local = _longest_cached(s, True) + ahead if s.limits.chunked else longest
+        longest, slower = _longest_cached(s) + ahead, _fewer_parts(table, book.decoding)
+        local = windowed / book.decoding if s.limits.chunked else min(longest, s.limits.window)
         every_s = max(every_s, table.lone_s[0] * longest * slower)
-        windowed_s = max(windowed_s, table.lone_s[1] * min(local, s.limits.window) * slower)
+        windowed_s = max(windowed_s, table.lone_s[1] * local * slower)
     return seconds + every_s + windowed_s
 
 
@@ -99,14 +99,11 @@ def _fewer_parts(table: StepTable, decoding: int) -> float:
 
 
 @compiled
-def _longest_cached(s: State, in_chunk: bool) -> int:
-    """Return the most `cached` tokens of a decoding sequence; below 0 where it began at a later tick than it has.
-
-    `in_chunk`: those of its present chunk.
-    """
-    longest = s.slots[0].cached - in_chunk * s.slots[0].chunk_start
+def _longest_cached(s: State) -> int:
+    """Return the most `cached` tokens of a decoding sequence; below 0 where it began at a later tick than it has."""
+    longest = s.slots[0].cached
     for j in range(1, s.book[0].decoding):
-        longest = max(longest, s.slots[j].cached - in_chunk * s.slots[j].chunk_start)
+        longest = max(longest, s.slots[j].cached)
     return longest
 
 
