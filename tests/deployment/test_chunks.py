@@ -13,6 +13,8 @@ from simulator.deployment.cache_blocks import Groups, groups_of
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.memory import memory_plan
+from simulator.deployment.settings import Settings
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, Span, count, pairs
 from simulator.roofline.step_model import StepTable
@@ -148,3 +150,13 @@ def test_a_step_of_the_profile_reads_no_cache_before_its_chunk():
     reads = [op.cache_bytes for op in load_model("llama-4-scout").ops() if op.rate == "decode_attention"]
     counts = Counts(decode_reads=10_000.0, decode_reads_windowed=float(Span(CHUNK, chunked=True).seen(10_000)))
     assert sorted(float(counts.dot(each)) for each in reads) == [1808 * 4096.0, 10_000 * 4096.0]
+
+
+def test_ollama_keeps_chunks_and_llama_cpp_a_window():
+    """48 layers of 8 KV heads of 128 keys and values in 16 bits; 36 of them keep 8,192 tokens in llama.cpp."""
+    slots = {}
+    for engine in ("ollama", "llama.cpp"):
+        settings = Settings(max_num_seqs=1, max_model_len=100_000)
+        one = deploy("llama-4-scout", "m3-ultra-80", engine, settings=settings)
+        slots[engine] = memory_plan(one).block_bytes / 4096
+    assert slots == {"ollama": 48 * 100_000, "llama.cpp": 12 * 100_000 + 36 * CHUNK}
