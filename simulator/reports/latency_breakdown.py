@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
-from simulator.models.operations import pairs
+from simulator.models.operations import Span, pairs
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
 from simulator.reports.token_gaps import ROUNDING_S
@@ -17,7 +17,6 @@ from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import UNCACHED, Table, blocks
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
-from simulator.simulation.scheduler_limits import span_of
 from simulator.simulation.step_seconds import slope
 
 PARTS = {
@@ -136,7 +135,8 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
     """
     hit = run.hit_tokens.astype(np.float64)
     per_token = slope(table.token_s) + float(table.slopes[2])
-    full, windowed = pairs(hit), pairs(hit, 0, span_of(run.limits))
+    span = Span(run.limits.window, run.limits.chunked) if run.limits.window else None
+    full, windowed = pairs(hit), pairs(hit, 0, span)
     return float(np.sum(per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed))
 
 

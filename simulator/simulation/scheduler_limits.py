@@ -7,7 +7,6 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import NotModelledError
-from simulator.models.operations import Span
 from simulator.scheduler.state import (
     CONTINUOUS,
     MAX_DRAFT_TOKENS,
@@ -86,11 +85,6 @@ def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> Schedule
         spare_tokens=int(rule.spare_tokens),
         ignores_eos=deployment.settings.ignore_eos and not deployment.engine.prefix_caching,
     )
-
-
-def span_of(allowed: SchedulerLimits) -> Span | None:
-    """Return what queries of local layers attend to under these limits, None without such layers."""
-    return Span(allowed.window, allowed.chunked) if allowed.window else None
 
 
 def stages(deployment: Deployment, allowed: SchedulerLimits) -> int:
