@@ -11,6 +11,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.calibration.op_tables import table_seconds
 from simulator.calibration.step_log import LoggedStep, StepLog, parts_of
+from simulator.models.operations import Span
 from simulator.reports.report import latencies_s
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
@@ -49,16 +50,16 @@ def step_errors(predicted_s: Sequence[float], measured_s: Sequence[float]) -> St
 
 
 def errors_by_kind(
-    tiers: Mapping[str, StepTable], steps: Sequence[LoggedStep], window: int | None = None
+    tiers: Mapping[str, StepTable], steps: Sequence[LoggedStep], span: Span | None = None
 ) -> dict[str, dict[str, StepErrors]]:
     """Return {kind of step: {predictor: errors}} over a run's steps; kinds that do not occur are left out.
 
-    `tiers`: a step table for each predictor, say "roofline" and "calibrated". `window`: the model's sliding window in
-    tokens, None for none.
+    `tiers`: a step table for each predictor, say "roofline" and "calibrated". `span`: of the model's local layers, None
+    for none.
     """
     found: dict[str, dict[str, StepErrors]] = {}
     for kind in KINDS:
-        some = [(step.counts(window), step.seconds) for step in steps if step.kind == kind]
+        some = [(step.counts(span), step.seconds) for step in steps if step.kind == kind]
         if some:
             seconds = [each for _, each in some]
             found[kind] = {
@@ -97,7 +98,7 @@ def relative_errors(predicted: Mapping[str, float], measured: Mapping[str, float
     return {name: predicted[name] / measured[name] - 1 for name in measured}
 
 
-def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
+def limits_of(log: StepLog, span: Span | None = None) -> SchedulerLimits:
     """Return the scheduler limits of a logged engine: continuous batching, one KV-cache group."""
     return SchedulerLimits(
         policy=CONTINUOUS,
@@ -106,7 +107,8 @@ def limits_of(log: StepLog, window: int = 0) -> SchedulerLimits:
         num_blocks=log.limits["num_blocks"],
         block_size=log.limits["block_size"],
         admit_full_prompt=bool(log.limits.get("admit_full_prompt")),
-        window=window,
+        window=span.tokens if span else 0,
+        chunked=span.chunked if span else False,
     )
 
 

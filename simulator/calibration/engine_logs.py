@@ -16,9 +16,11 @@ from simulator.calibration.comparison import (
 )
 from simulator.calibration.op_tables import fit_step_table, table_seconds
 from simulator.calibration.step_log import StepLog, read_log, typical_steps
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.errors import ProfileError
 from simulator.frames import Framed, frame
+from simulator.models.operations import Span
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 
@@ -32,13 +34,13 @@ MAX_TOKENS = 4096  # of a step in the tables
 class LogCheck(Framed):
     """Predictions of a logged load by predictor ("roofline", "calibrated") beside what was measured, in seconds.
 
-    `tables`: the step times of each predictor; `window`: the model's sliding window in tokens. `equal_steps`: leading
+    `tables`: the step times of each predictor; `span`: of the model's local layers. `equal_steps`: leading
     steps that our scheduler composes as the engine did.
     """
 
     log: StepLog
     tables: dict[str, StepTable]
-    window: int | None
+    span: Span | None
     predicted: dict[str, dict[str, float]]
     measured: dict[str, float]
     equal_steps: int
@@ -56,7 +58,7 @@ class LogCheck(Framed):
     @property
     def step_errors(self) -> dict[str, dict[str, StepErrors]]:
         """How far predicted step times are from measured ones, by kind of step and predictor."""
-        return errors_by_kind(self.tables, self.log.steps, self.window)
+        return errors_by_kind(self.tables, self.log.steps, self.span)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return p50 and p95 of TTFT, TPOT and E2EL in seconds: a column for what was measured, one a predictor."""
@@ -70,7 +72,7 @@ class LogCheck(Framed):
         """Return the seconds of each step, measured and by predictor, with its kind, sequences and new tokens."""
         rows = []
         for step in self.log.steps:
-            counts = step.counts(self.window)
+            counts = step.counts(self.span)
             seconds = {name: table_seconds(table, counts) for name, table in self.tables.items()}
             size = {"sequences": len(step.parts), "new_tokens": int(counts.tokens), "measured": step.seconds}
             rows.append({"start_s": step.start_s, "kind": step.kind, **size, **seconds})
@@ -98,14 +100,14 @@ def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:
     if longest > MAX_TOKENS:
         because = f"steps of up to {MAX_TOKENS:,} tokens are compared"
         raise ProfileError(f"{folder}: a step of {longest:,} tokens", because, "Log loads with a lower token budget")
-    tiers, window = _tiers(deployment, small), deployment.model.window
-    requests, limits = requests_of(load), limits_of(load, window or 0)
+    tiers, span = _tiers(deployment, small), attended(deployment)
+    requests, limits = requests_of(load), limits_of(load, span)
     runs = {name: simulate(limits, table, requests) for name, table in tiers.items()}
     again = replay(load)
     return LogCheck(
         log=load,
         tables=tiers,
-        window=window,
+        span=span,
         predicted={name: latencies(run) for name, run in runs.items()},
         measured=logged_latencies(load),
         equal_steps=again.equal,
@@ -116,5 +118,5 @@ def _tiers(deployment: Deployment, small: Sequence[StepLog]) -> dict[str, StepTa
     """Return step tables of the plain roofline and of the roofline fitted to the small loads."""
     most = max(log.limits["max_num_seqs"] for log in small)
     roofline = deployment.at_light.step_model().table(MAX_TOKENS, most)
-    steps = typical_steps([log.steps for log in small], deployment.model.window)
+    steps = typical_steps([log.steps for log in small], attended(deployment))
     return {"roofline": roofline, "calibrated": fit_step_table(roofline, steps)}

@@ -12,7 +12,7 @@ import numpy as np
 from simulator.errors import ProfileError, reason
 from simulator.files import parse_json, read_text, write_whole
 from simulator.limits import MOST_WHOLE
-from simulator.models.operations import Counts, count
+from simulator.models.operations import Counts, Span, count
 from simulator.models.operations import Sequence as Row
 from simulator.units import MOST
 
@@ -64,9 +64,9 @@ class LoggedStep:
         """The kind of step: prefill, decode or mixed."""
         return kind_of(self.parts)
 
-    def counts(self, window: int | None = None) -> Counts:
-        """Return the counts of the step; `window`: the model's sliding window in tokens, None for none."""
-        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts], window)
+    def counts(self, span: Span | None = None) -> Counts:
+        """Return the counts of the step; `span`: of the model's local layers, None for none."""
+        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts], span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +146,17 @@ def _count(value: object) -> int:
     return int(value)
 
 
-def typical_steps(runs: Iterable[Sequence[LoggedStep]], window: int | None = None) -> list[tuple[Counts, float]]:
+def typical_steps(runs: Iterable[Sequence[LoggedStep]], span: Span | None = None) -> list[tuple[Counts, float]]:
     """Return the mean counts and median seconds of steps that are alike: as many sequences and as many new tokens.
 
-    `runs`: the steps of each load; steps of different loads are not mixed. `window`: the model's sliding window in
-    tokens.
+    `runs`: the steps of each load; steps of different loads are not mixed. `span`: of the model's local layers.
     """
     alike: dict[tuple[int, int, int], list[LoggedStep]] = defaultdict(list)
     for index, steps in enumerate(runs):
         for step in steps:
             alike[index, len(step.parts), sum(part.new_tokens for part in step.parts)].append(step)
-    return [(_mean(steps, window), float(np.median([step.seconds for step in steps]))) for steps in alike.values()]
+    return [(_mean(steps, span), float(np.median([step.seconds for step in steps]))) for steps in alike.values()]
 
 
-def _mean(steps: Sequence[LoggedStep], window: int | None) -> Counts:
-    return Counts(*(float(np.mean(column)) for column in zip(*(step.counts(window) for step in steps), strict=True)))
+def _mean(steps: Sequence[LoggedStep], span: Span | None) -> Counts:
+    return Counts(*(float(np.mean(column)) for column in zip(*(step.counts(span) for step in steps), strict=True)))

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from simulator.arrays import Bools, Floats
 from simulator.cost.scenario import Scenario
-from simulator.models.operations import prompt_pairs
+from simulator.deployment.batches import attended
+from simulator.models.operations import pairs
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import Least, StepFloor
 from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
@@ -166,13 +167,15 @@ class Bounds:
 
     @cached_property
     def _attention_s(self) -> tuple[Floats, Floats]:
-        """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding."""
-        slopes, window = self._floor.slopes, float(self.allowed.window or np.inf)
-        prompts, decodes = self._prompts, self._decodes
-        reads_windowed = decodes * np.minimum(window, self.requests.prompt_tokens) * (window < np.inf)
-        windowed = prompt_pairs(prompts, window) * (window < np.inf)
-        of_prompt = slopes[2] * prompts + slopes[3] * prompt_pairs(prompts) + slopes[4] * windowed
-        return of_prompt, slopes[0] * self._reads + slopes[1] * reads_windowed
+        """Return the least seconds of attention of each request, shape (requests,): of its prompt, of its decoding.
+
+        Drafts that are accepted may skip the end of any chunk.
+        """
+        slopes, span, prompts = self._floor.slopes, attended(self.scenario.deployment), self._prompts
+        skips = span is not None and span.chunked and self.allowed.draft_tokens > 0
+        local = 0.0 if skips else pairs(self._decodes, self.requests.prompt_tokens.astype(np.float64), span)
+        of_prompt = slopes[2] * prompts + slopes[3] * pairs(prompts) + slopes[4] * pairs(prompts, 0, span)
+        return of_prompt, slopes[0] * self._reads + slopes[1] * local
 
     @cached_property
     def _held_up_s(self) -> float:

@@ -11,7 +11,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Op, prompt_pairs
+from simulator.models.operations import Counts, Op, Span, pairs
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Requests
 
@@ -22,24 +22,24 @@ ONE = Counts(steps=1.0, tokens=1.0)
 class Demand:
     """Requests and an SLO, as bounds need them: the mean request, and the prompt that too many exceed.
 
-    Requests that share a prefix are counted without their prompts. `window`: of the model's layers that have one.
+    Requests that share a prefix are counted without their prompts. `span`: of the model's local layers.
     """
 
     requests: Requests
     slo: Slo
 
-    def mean(self, window: int) -> Counts:
+    def mean(self, span: Span | None) -> Counts:
         """Return what a mean request makes engines compute, in tokens and pairs, without a share of any weights."""
         prompts = self.requests.prompt_tokens.astype(np.float64) * (not len(self.requests.prefixes))
-        decodes = self.requests.output_tokens - 1.0
+        decodes = self.requests.output_tokens.astype(np.float64) - 1.0
         return Counts(
             tokens=float((prompts + decodes).mean()),
             logits=float(self.requests.output_tokens.mean()),
             decode_reads=float((decodes * (prompts + decodes / 2)).mean()),
-            decode_reads_windowed=float((decodes * np.minimum(prompts, window)).mean()),
+            decode_reads_windowed=float(np.mean(pairs(decodes, prompts, span))),
             prefill_tokens=float(prompts.mean()),
-            prefill_pairs=float(np.mean(prompt_pairs(prompts))),
-            prefill_pairs_windowed=float(np.mean(prompt_pairs(prompts, window))),
+            prefill_pairs=float(np.mean(pairs(prompts))),
+            prefill_pairs_windowed=float(np.mean(pairs(prompts, 0, span))),
         )
 
     @cached_property
@@ -79,7 +79,7 @@ class LightBounds:
     @cached_property
     def _ops(self) -> list[tuple[Op, tuple[str, ...], float, float]]:
         """Ops with the types that multiply them, and FLOPs and cache bytes of a mean request."""
-        mean = self.asked.mean(self.model.window or 0)
+        mean = self.asked.mean(self.model.span)
         ops = self.model.ops(self._layout)
         return [
             (op, number_format(op.format).compute, float(mean.dot(op.flops)), float(mean.dot(op.cache_bytes)))
@@ -114,8 +114,8 @@ class LightBounds:
             tokens=tokens,
             logits=1.0,
             prefill_tokens=tokens,
-            prefill_pairs=prompt_pairs(tokens),
-            prefill_pairs_windowed=prompt_pairs(tokens, self.model.window or 0),
+            prefill_pairs=pairs(tokens),
+            prefill_pairs_windowed=pairs(tokens, 0, self.model.span),
         )
         return self._alone_s(hardware, counts) / group
 

@@ -1,6 +1,5 @@
 """Counts of the steps of one batch alone: those that compute its prompts, and those that generate its tokens."""
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
 from simulator.errors import WorkloadError
 from simulator.limits import is_whole, refuse_beyond_memory
-from simulator.models.operations import Array, Counts, pairs, prompt_pairs
+from simulator.models.operations import Array, Counts, Span, pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,24 @@ class Batch:
         return f"batch {self.size} x ({self.prompt_tokens:,} in + {self.output_tokens:,} out)"
 
 
+def attended(deployment: Deployment) -> Span | None:
+    """Return what attention of local layers passes over, None without such layers.
+
+    Where an engine's kernels only mask what lies before a chunk (Engine.masked_chunks) they read more than they need,
+    but not at the speed of light.
+
+    >>> from simulator.deployment.deployment import deploy
+    >>> [attended(deploy("llama-4-scout", "h200-sxm", each)) for each in ("vllm", "ollama")]
+    [Span(tokens=8192, chunked=True), Span(tokens=1048576, chunked=False)]
+    """
+    model, masked = deployment.model, deployment.engine.masked_chunks
+    if not model.span or not model.span.chunked or not masked or deployment.light:
+        return model.span
+    if deployment.hardware.family in masked.except_families:
+        return model.span
+    return Span(model.span.tokens if masked.over == "window" else model.max_context_tokens)
+
+
 def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) -> Counts:
     """Return the counts of a decode step in which each request attends to `attended_tokens`, its new token included.
 
@@ -61,14 +78,14 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) 
     request computes its draft tokens too; without a cache (policy "uncached") all its tokens anew; of a static cache
     it reads whole buckets, but not at the speed of light.
     """
-    window, each = deployment.model.window, 1 + deployment.draft_tokens
+    span, each = attended(deployment), 1 + deployment.draft_tokens
     if deployment.engine.policy == "uncached":
-        return _uncached_counts(batch, np.asarray(attended_tokens), window)
+        return _uncached_counts(batch, np.asarray(attended_tokens), span)
     static = deployment.engine.static_cache
     if static and not deployment.light:
         attended_tokens = static.read_tokens(attended_tokens, batch.cached_tokens + 1)
     read = attended_tokens + deployment.draft_tokens
-    seen = np.minimum(attended_tokens, window) + deployment.draft_tokens if window else read
+    seen = span.seen(attended_tokens) + deployment.draft_tokens if span else read
     return Counts(
         steps=np.ones_like(attended_tokens, dtype=np.float64),
         tokens=float(batch.size * each),
@@ -78,15 +95,15 @@ def decode_counts(deployment: Deployment, batch: Batch, attended_tokens: Array) 
     )
 
 
-def _uncached_counts(batch: Batch, tokens: Floats, window: int | None) -> Counts:
+def _uncached_counts(batch: Batch, tokens: Floats, span: Span | None) -> Counts:
     """Return the counts of a step that computes all tokens of each sequence anew, without a KV cache."""
     return Counts(
         steps=np.ones_like(tokens, dtype=np.float64),
         tokens=batch.size * tokens,
         logits=float(batch.size),
         prefill_tokens=batch.size * tokens,
-        prefill_pairs=batch.size * prompt_pairs(tokens),
-        prefill_pairs_windowed=batch.size * prompt_pairs(tokens, window or math.inf),
+        prefill_pairs=batch.size * pairs(tokens),
+        prefill_pairs_windowed=batch.size * pairs(tokens, 0, span),
     )
 
 
@@ -111,20 +128,20 @@ def prefill_counts(deployment: Deployment, batch: Batch, *, past: int = 0, budge
     bounds = [*range(0, prompts, budget), prompts]
     tokens = np.diff(bounds).astype(np.float64)
     sequences = [-(-end // each) - start // each for start, end in pairwise(bounds)]
-    before, windowed = (
-        [_pairs_before(bound, each, past, window) for bound in bounds] for window in (None, deployment.model.window)
+    before, local = (
+        [_pairs_before(bound, each, past, span) for bound in bounds] for span in (None, attended(deployment))
     )
     return Counts(
         steps=np.ones_like(tokens),
         tokens=tokens,
         logits=np.array(sequences, dtype=np.float64),
         prefill_tokens=tokens,
-        prefill_pairs=np.diff(before).astype(np.float64),
-        prefill_pairs_windowed=np.diff(windowed).astype(np.float64),
+        prefill_pairs=np.diff(before),
+        prefill_pairs_windowed=np.diff(local),
     )
 
 
-def _pairs_before(token: int, prompt: int, past: int, window: int | None) -> int:
+def _pairs_before(token: int, prompt: int, past: int, span: Span | None) -> float:
     """Return the query-key pairs of the first `token` tokens of prompts laid end to end, each after `past` tokens."""
     whole, rest = divmod(token, prompt)
-    return whole * pairs(prompt, past, window) + pairs(rest, past, window)
+    return float(whole * pairs(prompt, past, span) + pairs(rest, past, span))

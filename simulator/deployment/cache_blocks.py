@@ -42,7 +42,8 @@ def groups_of(deployment: Deployment) -> Groups:
     recurrent = deployment.device_part.recurrent_layers if deployment.engine.memory.recurrent_blocks else 0
     if deployment.engine.is_reserved or not full or (windowed and recurrent):
         recurrent = 0
-    share = 1.0 if deployment.engine.is_reserved else deployment.engine.memory.windowed_share
+    whole = deployment.engine.is_reserved or _keeps_chunks(deployment)
+    share = 1.0 if whole else deployment.engine.memory.windowed_share
     if share is not None:
         return Groups(full + share * windowed, 1, 0)
     kinds = [each for each in (full, windowed, recurrent) if each]
@@ -51,6 +52,11 @@ def groups_of(deployment: Deployment) -> Groups:
     low, high = min(kinds), max(kinds)
     size = high if high < 1.25 * low else low
     return Groups(size, -(-full // size), -(-windowed // size), -(-recurrent // size))
+
+
+def _keeps_chunks(deployment: Deployment) -> bool:
+    span = deployment.model.span
+    return deployment.engine.memory.keeps_chunks and span is not None and span.chunked
 
 
 def block_tokens(deployment: Deployment, groups: Groups) -> int:
@@ -92,7 +98,10 @@ def slot_tokens(deployment: Deployment, cache_bytes: float) -> int:
 
 def _sequence_bytes(deployment: Deployment, tokens: int) -> float:
     part, layout = deployment.device_part, deployment.layout
-    own = part.cache_bytes(tokens, layout) if any(part.attention_layers) else part.state_bytes(layout)
+    if _keeps_chunks(deployment):
+        own = tokens * part.cache_bytes(1, layout)
+    else:
+        own = part.cache_bytes(tokens, layout) if any(part.attention_layers) else part.state_bytes(layout)
     return own + tokens * deployment.draft.cache_bytes_per_token
 
 

@@ -141,8 +141,8 @@ class MemoryPlan(Framed):
         """Most blocks of a sequence in a windowed group, ceil(window / block_size) + 1, or in a recurrent one."""
         if self.groups.recurrent:
             return self.deployment.engine.memory.recurrent_blocks
-        window = self.deployment.model.window
-        return -(-window // self.block_size) + 1 if window else 0
+        span = self.deployment.model.span
+        return -(-span.tokens // self.block_size) + 1 if span else 0
 
     def blocks(self, tokens: int) -> int:
         """Return the blocks that a sequence of `tokens` cached tokens holds (docs/serving-rules.md, K)."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.offload import Offload, layer_bytes
 from simulator.frames import Framed, frame
@@ -48,7 +49,7 @@ def offload_curve(
     (32, 1.0, 0.5)
     """
     names = deployment.model.layer_names
-    counts = count([Sequence(1, context_tokens - 1)] * batch, deployment.model.window)
+    counts = count([Sequence(1, context_tokens - 1)] * batch, attended(deployment))
     whole = layer_bytes(deployment.model, deployment.layout)
     found: list[OffloadPoint] = []
     for layers in range(len(names) + (kind == "stream")):

@@ -100,9 +100,10 @@ def draft_of(speculation: Speculation, model: Model, layout: Layout) -> Draft:
         given = f"draft {draft.id} for {model.id}"
         because = f"its vocabulary of {draft.vocab:,} is not {model.vocab:,}"
         raise NotModelledError(given, because, "Give a draft of the same family")
-    if draft.window not in (None, model.window):
-        given = f"draft {draft.id} with a window of {draft.window}"
-        raise NotModelledError(given, f"{model.id} has {model.window or 'none'}", "Give a draft of the same family")
+    if draft.span not in (None, model.span):
+        given = f"draft {draft.id} with a window of {draft.span.tokens}"
+        has = model.span.tokens if model.span else "none"
+        raise NotModelledError(given, f"{model.id} has {has}", "Give a draft of the same family")
     own = replace(layout, weight_dtype=draft.weight_dtype, model_dtype=draft.dtype)
     return Draft(draft.ops(own), own.weight_bytes(draft.weights(own)), draft.cache_bytes(1, own))
 

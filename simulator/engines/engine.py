@@ -62,9 +62,17 @@ class MemoryRule(Strict):
     peak_bytes: Bytes = NO_MORE  # of the step that the engine profiles, measured beside activations and logits
     recurrent_blocks: Annotated[int, Field(ge=0)] = 0  # per sequence and group of recurrent layers; 0: states lie apart
     windowed_share: Fraction | None = None  # of the context, that windowed layers keep; none: pages of their windows
+    keeps_chunks: bool = False  # tokens before the present chunk of a layer with chunks stay in the cache
     state_slots: Annotated[int, Field(ge=0)] = 0  # of a pool of states, per sequence beside a prefix cache; 0: no pool
     fp32_states: bool = False  # states of recurrent layers are fp32 where a model's config.json does not say
     loads_vision: bool = False  # weights of a checkpoint's vision encoder, whose largest batch is profiled
+
+
+class MaskedChunks(Strict):
+    """Devices on which attention within chunks passes over a window of as many tokens, or all, and masks the others."""
+
+    over: Literal["window", "context"]
+    except_families: tuple[str, ...] = ()  # whose kernels know chunks
 
 
 class OutputEstimate(Strict):
@@ -132,6 +140,7 @@ class Engine(Profile):
     attention_backend: AttentionBackend = "auto"
     absorbs_prompts: bool = False  # latent attention of prompts works on compressed vectors, as that of decodes does
     amx: bool = False  # a build for AMX, which llama.cpp is where it is compiled on such a CPU (-march=native)
+    masked_chunks: MaskedChunks | None = None  # none: attention reads nothing before a chunk
     static_cache: StaticCache | None = None  # none: the cache grows with its sequences
     graph_capture: GraphCapture = GraphCapture()
     drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)

@@ -50,7 +50,7 @@ class HeadColumns(NamedTuple):
 class Attention(Strict):
     """Grouped-query attention; `window` is the number of tokens that a query attends to, None for all.
 
-    `chunked`: they are those of its own chunk of as many tokens (Llama 4), which is counted as a sliding window is.
+    `chunked`: they are those of its own chunk of as many tokens (Llama 4; operations.Span).
     `indexer`: they are those of blocks that it chooses among all, which are cached (MiniMax-M3).
 
     `gate`: a second projection as wide as the output gates it; `head_gate`: one of a number per head does (transformers

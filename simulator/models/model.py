@@ -18,7 +18,7 @@ from simulator.models.latent import LatentAttention
 from simulator.models.layers import Attention, Mixer, MixtureOfExperts, Recurrent
 from simulator.models.layout import Layout, Weights
 from simulator.models.op_builders import SINGLE, Ops, PositiveInt, elementwise, linear
-from simulator.models.operations import Counts, Op
+from simulator.models.operations import Counts, Op, Span
 from simulator.models.refused import refuse_known
 from simulator.models.side_paths import HyperConnections, LayerInputs
 from simulator.models.vision import VisionEncoder
@@ -65,10 +65,10 @@ class Model(Profile):
             if name not in self.blocks:
                 because = "it is named under layers: but missing under blocks:"
                 raise ProfileError(f"block {name!r}", because, nearest(name, self.blocks))
-        windows = {block.mixer.window for block in self.blocks.values() if block.mixer} - {None}
-        if len(windows) > 1:
+        spans = {_span(block.mixer) for block in self.blocks.values() if block.mixer} - {None}
+        if len(spans) > 1:
             because = "one window size per model is modelled"
-            raise NotModelledError(f"windows {sorted(windows, key=str)}", because, "Give one")
+            raise NotModelledError(f"windows {sorted(spans, key=str)}", because, "Give one")
         return self
 
     def checkpoint_format(self, stated: str) -> str:
@@ -126,10 +126,9 @@ class Model(Profile):
         return {block.mixer.kind for block in self.blocks.values() if block.mixer}
 
     @property
-    def window(self) -> int | None:
-        """Sliding-window size in tokens of the layers that have one, None if no layer has."""
-        windows = {block.mixer.window for block, _ in self._blocks if block.mixer and block.mixer.window}
-        return next(iter(windows), None)
+    def span(self) -> Span | None:
+        """Window or chunk of its local layers, None if it has none."""
+        return next((_span(block.mixer) for block, _ in self._blocks if block.mixer and block.mixer.window), None)
 
     @property
     def latent(self) -> LatentAttention | None:
@@ -147,7 +146,8 @@ class Model(Profile):
         >>> load_model("gpt-oss-20b").attention_layers, load_model("qwen3.5-27b").attention_layers
         ((12, 12), (16, 0))
         """
-        caching = [(block.mixer, times) for block, times in self._blocks if block.mixer and _caches(block.mixer)]
+        found = ((block.mixer, times) for block, times in self._blocks if block.mixer)
+        caching = [(mixer, times) for mixer, times in found if mixer.cache_bytes_per_token() > 0]
         windowed = sum(times for mixer, times in caching if _held(mixer) is not None)
         return sum(times for _, times in caching) - windowed, windowed
 
@@ -283,8 +283,8 @@ class Model(Profile):
         return (*collectives, stages) if layout.pp > 1 else collectives
 
 
-def _caches(mixer: Mixer) -> bool:
-    return mixer.cache_bytes_per_token() > 0
+def _span(mixer: Mixer) -> Span | None:
+    return Span(mixer.window, isinstance(mixer, Attention) and mixer.chunked) if mixer.window else None
 
 
 def _held(mixer: Mixer) -> int | None:

@@ -26,10 +26,10 @@ class Counts(NamedTuple):
     tokens: Array = 0.0  # new tokens computed
     logits: Array = 0.0  # sequences that need logits for their next token
     decode_reads: Array = 0.0  # cached tokens that decoding sequences attend to
-    decode_reads_windowed: Array = 0.0  # the same in layers with a sliding window
+    decode_reads_windowed: Array = 0.0  # the same in local layers: within their window or chunk
     prefill_tokens: Array = 0.0  # new tokens that belong to prompts
     prefill_pairs: Array = 0.0  # causal query-key pairs of prompts
-    prefill_pairs_windowed: Array = 0.0  # the same in layers with a sliding window
+    prefill_pairs_windowed: Array = 0.0  # the same in local layers
 
     def dot(self, coefficients: "Counts") -> Array:
         """Return sum_i count_i x coefficient_i, with the shape of the counts."""
@@ -56,36 +56,52 @@ class Sequence(NamedTuple):
     past_tokens: int
 
 
-def pairs(new_tokens: int, past_tokens: int, window: int | None = None) -> int:
-    """Count the query-key pairs of causal attention: query i attends to past_tokens + i + 1 keys, `window` at most.
+class Span(NamedTuple):
+    """The tokens that a query attends to in local layers: the last `tokens`, or those of its own chunk of as many.
 
-    n past + n (n + 1) / 2 for n new tokens without a window.
-
-    >>> pairs(4, 0), pairs(1, 10), pairs(4, 0, window=2)
-    (10, 11, 7)
+    Chunks begin at position 0 (Llama 4: create_chunked_causal_mask of transformers 5.23.0, masking_utils.py).
     """
-    if window is None:
-        return new_tokens * past_tokens + new_tokens * (new_tokens + 1) // 2
-    growing = max(0, min(new_tokens, window - past_tokens))
-    return pairs(growing, past_tokens) + (new_tokens - growing) * window
+
+    tokens: int
+    chunked: bool = False
+
+    def seen(self, tokens: Array) -> Array:
+        """Return to how many the last of `tokens` attends, itself included: min(t, w), or (t - 1) mod C + 1.
+
+        >>> [int(Span(4, chunked).seen(9)) for chunked in (False, True)]
+        [4, 1]
+        """
+        seen: Array = (tokens - 1) % self.tokens + 1 if self.chunked else np.minimum(tokens, self.tokens)
+        return seen
 
 
-def prompt_pairs(tokens: Array, window: float = math.inf) -> Array:
-    """Return the query-key pairs of whole prompts, of the shape of `tokens`: `pairs` of arrays, without a past.
+def pairs(new_tokens: Array, past_tokens: Array = 0, span: Span | None = None) -> Array:
+    """Count the query-key pairs of causal attention: query i attends to past_tokens + i + 1 keys, within its span.
 
-    >>> prompt_pairs(np.array([4.0, 8.0]), window=2.0), prompt_pairs(np.array([4.0, 8.0]))
-    (array([ 7., 15.]), array([10., 36.]))
+    p(past + new) - p(past), where p(n) of the first n tokens is n (n + 1) / 2; w (w + 1) / 2 + (n - w) w in a window of
+    w < n tokens; q C (C + 1) / 2 + r (r + 1) / 2 in chunks of C tokens, n = q C + r. Of the shape of the tokens.
+
+    >>> pairs(4), pairs(1, 10), pairs(4, 0, Span(2)), pairs(4, 3, Span(5, chunked=True))
+    (10.0, 11.0, 7.0, 12.0)
     """
-    growing = np.minimum(tokens, window)
-    found: Array = growing * (growing + 1) / 2 + (tokens - growing) * (window if window < math.inf else 0.0)
-    return found
+    return _pairs_before(past_tokens + new_tokens, span) - _pairs_before(past_tokens, span)
 
 
-def count(batch: list[Sequence], window: int | None = None) -> Counts:
+def _pairs_before(tokens: Array, span: Span | None) -> Array:
+    if span is None:
+        return tokens * (tokens + 1) / 2
+    chunks, rest = divmod(tokens, span.tokens) if span.chunked else (0, tokens)
+    growing = np.minimum(rest, span.tokens)
+    before: Array = chunks * (span.tokens * (span.tokens + 1) / 2) + growing * (growing + 1) / 2
+    before += (rest - growing) * span.tokens
+    return before
+
+
+def count(batch: list[Sequence], span: Span | None = None) -> Counts:
     """Return the counts of a batch; a sequence with one new token and a past is a decode, any other a prefill chunk.
 
     Every sequence is assumed to need logits, so a chunk that does not end its prompt is charged for one row too many.
-    `window`: tokens of the model's sliding attention window, None for no window.
+    `span`: of the model's local layers, None if it has none.
     """
     decodes = [each for each in batch if each.new_tokens == 1 and each.past_tokens > 0]
     prompts = [each for each in batch if not (each.new_tokens == 1 and each.past_tokens > 0)]
@@ -94,10 +110,10 @@ def count(batch: list[Sequence], window: int | None = None) -> Counts:
         tokens=float(sum(each.new_tokens for each in batch)),
         logits=float(len(batch)),
         decode_reads=float(sum(pairs(*each) for each in decodes)),
-        decode_reads_windowed=float(sum(pairs(*each, window) for each in decodes)),
+        decode_reads_windowed=float(sum(pairs(*each, span) for each in decodes)),
         prefill_tokens=float(sum(each.new_tokens for each in prompts)),
         prefill_pairs=float(sum(pairs(*each) for each in prompts)),
-        prefill_pairs_windowed=float(sum(pairs(*each, window) for each in prompts)),
+        prefill_pairs_windowed=float(sum(pairs(*each, span) for each in prompts)),
     )
 
 

@@ -163,7 +163,7 @@ class Checker:
         self.executor = Executor(Transformer(checkpoint, build))
         progress("warming up")
         self.executor.warm_up(max(plan.max_num_seqs, *(cell.decodes for cell in HELD_OUT)))
-        self._windowed = self.model.window
+        self._span = self.model.span
 
     def measure_held_out(self) -> list[Timing]:
         """Return the timing of the held-out cells."""
@@ -226,7 +226,7 @@ class Checker:
             self._progress(f"small load: {len(requests)} prompts of {requests.max_prompt_tokens} tokens")
             prompts = random_prompts(requests, self.model.vocab, self.plan.seed)
             runs.append(serve(self.executor, self.limits, requests, prompts, WallClock()).steps)
-        return typical_steps(runs, self._windowed)
+        return typical_steps(runs, self._span)
 
     @property
     def _max_tokens(self) -> int:
@@ -252,7 +252,7 @@ class Checker:
         }
 
     def _predicted(self, tiers: dict[str, StepTable], cell: Cell) -> dict[str, float]:
-        return {name: table_seconds(table, cell.counts(self._windowed)) for name, table in tiers.items()}
+        return {name: table_seconds(table, cell.counts(self._span)) for name, table in tiers.items()}
 
     @property
     def limits(self) -> SchedulerLimits:
@@ -279,7 +279,7 @@ class Checker:
         served = serve(self.executor, self.limits, requests, prompts, WallClock())
         log = served.log({"engine": "reference", "model": self.model.name, "device": self.build.device.name})
         rate_per_s = float(getattr(workload.arrivals, "rate_per_s", float("nan")))
-        errors = errors_by_kind(tiers, served.steps, self._windowed)
+        errors = errors_by_kind(tiers, served.steps, self._span)
         return CheckedLoad(rate_per_s, predicted, latencies(served.run), guard.others_cores, errors, log)
 
 

@@ -149,7 +149,7 @@ def _refuse(model: Model) -> None:
         wrong += ["attention sinks"] if getattr(block.mixer, "sinks", False) else []
         wrong += ["gated attention"] if getattr(block.mixer, "gate", False) else []
         wrong += ["values made of keys"] if getattr(block.mixer, "shared_kv", False) else []
-        wrong += [name for name in ("v_dim", "q_lora", "reuses_cache") if getattr(block.mixer, name, None)]
+        wrong += [name for name in ("v_dim", "q_lora", "reuses_cache", "chunked") if getattr(block.mixer, name, None)]
         wrong += ["a plain feed-forward block"] if isinstance(block.ffn, Dense) and not block.ffn.gated else []
         for name in ("shared_intermediate", "router_bias", "expert_bias"):
             wrong += [name] if getattr(block.ffn, name, False) else []

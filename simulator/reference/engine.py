@@ -86,7 +86,7 @@ def engine_limits(transformer: Transformer, max_num_seqs: int, max_num_batched_t
         num_blocks=build.num_blocks,
         block_size=build.block_size,
         admit_full_prompt=True,
-        window=transformer.model.window or 0,
+        window=transformer.model.span.tokens if transformer.model.span else 0,
     )
 
 

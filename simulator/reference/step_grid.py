@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.calibration.step_log import Part, kind_of
-from simulator.models.operations import Counts, count
+from simulator.models.operations import Counts, Span, count
 from simulator.models.operations import Sequence as Row
 from simulator.reference.cores import Guard
 from simulator.reference.engine import Executor
@@ -36,9 +36,9 @@ class Cell(NamedTuple):
         rows = [Part(index, 1, self.context) for index in range(self.decodes)]
         return [*rows, Part(self.decodes, self.new, self.past)] if self.new else rows
 
-    def counts(self, window: int | None = None) -> Counts:
-        """Return the counts by which the simulator prices the step; `window`: a sliding window in tokens."""
-        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts()], window)
+    def counts(self, span: Span | None = None) -> Counts:
+        """Return the counts by which the simulator prices the step; `span`: of the model's local layers."""
+        return count([Row(part.new_tokens, part.past_tokens) for part in self.parts()], span)
 
 
 HELD_OUT = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.arrays import Bools, Floats, Ints
 from simulator.errors import NotModelledError
-from simulator.models.operations import prompt_pairs
+from simulator.models.operations import Span, pairs
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
 from simulator.reports.token_gaps import ROUNDING_S
@@ -135,7 +135,8 @@ def saved_prefill_s(run: Run, table: StepTable) -> float:
     """
     hit = run.hit_tokens.astype(np.float64)
     per_token = slope(table.token_s) + float(table.slopes[2])
-    full, windowed = prompt_pairs(hit), prompt_pairs(hit, run.limits.window or math.inf)
+    span = Span(run.limits.window, run.limits.chunked) if run.limits.window else None
+    full, windowed = pairs(hit), pairs(hit, 0, span)
     return float(np.sum(per_token * hit + table.slopes[3] * full + table.slopes[4] * windowed))
 
 

@@ -142,17 +142,19 @@ def _bound_s(run: Run, steps: npt.NDArray[np.void], model: StepModel) -> Floats:
     decodes, prompts = (sample[name].astype(np.float64) for name in ("decodes", "prompts"))
     new, lengths = sample["prompt_tokens"].astype(np.float64), run.requests.prompt_tokens.astype(np.float64)
     reads = sample["cached_tokens"] * decodes / np.maximum(decodes + prompts, 1.0)
-    windowed = np.minimum(reads, decodes * run.limits.window) if run.limits.window else np.zeros_like(reads)
+    window = run.limits.window
+    mean_in_span = window / 2 if run.limits.chunked else window  # over all positions of chunks; of windows at their end
+    local = np.where(reads > decodes * window, decodes * mean_in_span, reads)
     pairs = new * float((lengths * lengths).sum() / lengths.sum()) / 2
     counts = Counts(
         steps=np.ones_like(new),
         tokens=decodes * (1 + model.draft_tokens) + new,
         logits=decodes * (1 + model.draft_tokens) + prompts,
         decode_reads=reads,
-        decode_reads_windowed=windowed,
+        decode_reads_windowed=local,
         prefill_tokens=new,
         prefill_pairs=pairs,
-        prefill_pairs_windowed=np.minimum(pairs, new * run.limits.window) if run.limits.window else pairs * 0,
+        prefill_pairs_windowed=np.minimum(pairs, new * mean_in_span),
     )
     bound = seconds_by_resource(model.explain(counts))
     shares = bound / np.maximum(bound.sum(axis=0), 1e-300)

@@ -38,7 +38,8 @@ class SchedulerLimits(NamedTuple):
     block_size: int  # tokens per block
     admit_full_prompt: bool  # admit a request only if its whole prompt fits in free blocks
     async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
-    window: int = 0  # tokens of a sliding attention window; 0: none
+    window: int = 0  # tokens of the window or chunk that local layers attend to; 0: none
+    chunked: bool = False  # it is a chunk: it begins anew after so many tokens
     full_groups: int = 1  # KV-cache groups of layers that cache every token
     window_groups: int = 0  # KV-cache groups of layers with a sliding window or with recurrent states
     window_blocks: int = 0  # most blocks per sequence and windowed group
@@ -94,10 +95,10 @@ BOOK = np.dtype(  # the scheduler's counters
             "head",  # first request in the queue
             "tail",  # last request in the queue
             "waiting_blocks",  # blocks for the prompts of the waiting requests
-            "next_event_tick",  # no decoding sequence ends or outgrows its window before it
+            "next_event_tick",  # no decoding sequence ends or outgrows its window or chunk before it
             "base_sum",  # sum of `cached` over decoding sequences
-            "open_base_sum",  # the same over those still shorter than the window
-            "open_reads",  # number of sequences still shorter than the window
+            "open_base_sum",  # the same over those within their window or chunk, less `chunk_start`
+            "open_reads",  # number of sequences that are still shorter than the window, or that have chunks
             "unfinished",  # decoding sequences with tokens left to produce (static batches pad the others)
             "finished",  # requests finished so far
             "first_done",  # first request that the last step finished, chained by `next`; NOBODY: none
@@ -109,7 +110,7 @@ BOOK = np.dtype(  # the scheduler's counters
             "budget",  # this step: tokens that may still be scheduled
             "prompt_tokens",  # this step: tokens of prompts
             "prompt_pairs",  # this step: causal query-key pairs of prompts
-            "prompt_pairs_windowed",  # the same in windowed layers
+            "prompt_pairs_windowed",  # the same in local layers
             "loaded_tokens",  # this step: cached tokens loaded from the host tier
             "scheduled",  # this step: sequences
             "is_full",  # rule J: 1: nothing is admitted until a request finishes or is preempted
@@ -163,7 +164,8 @@ SLOT = np.dtype(
         ("room", np.int64),  # with draft tokens: tokens that fit in the blocks of a decoding sequence
         ("joined_tick", np.int64),  # tick at which it began to decode
         ("seed", np.int64),  # start of its random numbers
-        ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window
+        ("open_reads", np.int64),  # 1 while a decoding sequence is shorter than the window, or if it has chunks
+        ("chunk_start", np.int64),  # where its present chunk begins; 0 without chunks
         ("open_blocks", np.int64),  # 1 while its windowed blocks still grow
         ("to_come", np.int64),  # notes of rule J, sorted: tokens that a running request will still produce,
         ("tokens", np.int64),  # and all that it has then
@@ -321,11 +323,20 @@ def whole_blocks(limits: SchedulerLimits, tokens: int) -> int:
     return -(-tokens // limits.block_size) * limits.block_size
 
 
-@compiled
-def pairs(new: int, past: int, window: int) -> int:
-    """Count the causal query-key pairs of `new` tokens after `past` cached ones: query i attends to past + i + 1.
+@inlined
+def pairs(new: int, past: int) -> int:
+    """Count the causal query-key pairs of `new` tokens after `past` cached ones: query i attends to past + i + 1."""
+    return new * past + new * (new + 1) // 2
 
-    At most `window` tokens, if it is above 0: the compiled form of models.operations.pairs.
-    """
-    growing = new if window == 0 else max(0, min(new, window - past))
-    return growing * past + growing * (growing + 1) // 2 + (new - growing) * window
+
+@compiled
+def local_pairs(limits: SchedulerLimits, new: int, past: int) -> int:
+    """Count those within the window or chunk of local layers: the compiled form of models.operations.pairs."""
+    return _pairs_before(limits, past + new) - _pairs_before(limits, past)
+
+
+@inlined
+def _pairs_before(limits: SchedulerLimits, tokens: int) -> int:
+    rest = tokens % limits.window if limits.chunked else tokens
+    growing = min(rest, limits.window)
+    return (tokens - rest) * (limits.window + 1) // 2 + pairs(growing, 0) + (rest - growing) * limits.window

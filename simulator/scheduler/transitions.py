@@ -10,7 +10,7 @@ import numpy as np
 from simulator.scheduler.draft_acceptance import begin_drafting
 from simulator.scheduler.jit import compiled, inlined
 from simulator.scheduler.prefix_cache import evict, register, release
-from simulator.scheduler.state import NEVER, NOBODY, State, blocks, most_blocks, pairs
+from simulator.scheduler.state import NEVER, NOBODY, State, blocks, local_pairs, most_blocks, pairs
 from simulator.scheduler.waiting_queue import dequeue, enqueue_first, goes_before
 
 
@@ -21,7 +21,7 @@ def track(s: State, j: int, sign: int) -> None:
     book.base_sum += sign * slot.cached
     if limits.window > 0:
         book.open_reads += sign * slot.open_reads
-        book.open_base_sum += sign * slot.open_reads * slot.cached
+        book.open_base_sum += sign * slot.open_reads * (slot.cached - slot.chunk_start)
     if limits.draft_tokens == 0:  # else each looks after its blocks itself
         blocks_each = limits.full_groups + limits.window_groups * slot.open_blocks
         s.growth[slot.cached % limits.block_size] += sign * blocks_each
@@ -29,12 +29,12 @@ def track(s: State, j: int, sign: int) -> None:
 
 @inlined
 def next_event(s: State, j: int) -> int:
-    """Return the tick at which a decoding sequence ends or outgrows its attention window."""
+    """Return the tick at which a decoding sequence ends or outgrows its attention window or its chunk."""
     limits, slot = s.limits, s.slots[j]
     event = slot.last_tick
     if limits.window_blocks > 0:
         if slot.open_reads:
-            event = min(event, limits.window - 1 - slot.cached)
+            event = min(event, slot.chunk_start + limits.window - slot.cached)
         if slot.open_blocks:
             event = min(event, limits.window_blocks * limits.block_size - slot.cached)
     return int(event)
@@ -42,10 +42,12 @@ def next_event(s: State, j: int) -> int:
 
 @inlined
 def close_windows(s: State, j: int) -> None:
-    """Note whether a decoding sequence is still shorter than its attention window, in tokens and in blocks. Rule K."""
+    """Note whether a decoding sequence is still shorter than its window, in tokens and in blocks. Rule K."""
     limits, slot = s.limits, s.slots[j]
     tokens = slot.cached + s.book[0].tick
-    slot.open_reads = 1 if tokens + 1 < limits.window else 0
+    slot.open_reads = 1 if limits.chunked or tokens < limits.window else 0
+    if limits.chunked:
+        slot.chunk_start = tokens - tokens % limits.window
     slot.open_blocks = 1 if tokens < limits.window_blocks * limits.block_size else 0
 
 
@@ -104,6 +106,7 @@ def move(s: State, target: int, source: int) -> None:
     to.chunk = slot.chunk
     if limits.window_blocks > 0:
         to.open_reads = slot.open_reads
+        to.chunk_start = slot.chunk_start
         to.open_blocks = slot.open_blocks
     if limits.prefix_block_tokens > 0:
         to.held_prefix_blocks = slot.held_prefix_blocks
@@ -213,9 +216,9 @@ def _count_prompt(s: State, j: int, new: int, sign: int) -> None:
     book.budget -= sign * new
     book.scheduled += sign if new > 0 else 0
     book.prompt_tokens += sign * new
-    book.prompt_pairs += sign * pairs(new, past, 0)
+    book.prompt_pairs += sign * pairs(new, past)
     if s.limits.window > 0:
-        book.prompt_pairs_windowed += sign * pairs(new, past, s.limits.window)
+        book.prompt_pairs_windowed += sign * local_pairs(s.limits, new, past)
 
 
 @inlined

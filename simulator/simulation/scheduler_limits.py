@@ -2,6 +2,7 @@
 
 from math import ceil
 
+from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
@@ -24,7 +25,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     `assume_fits`: requests may be longer than the model's context. Raises DoesNotFitError where not even one short
     sequence fits, NotModelledError for an engine that schedules in a way that no policy here follows.
     """
-    engine, plan = deployment.engine, memory_plan(deployment)
+    engine, plan, span = deployment.engine, memory_plan(deployment), attended(deployment)
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
     _refuse_rules(deployment)
     refuse_misfit(plan)
@@ -37,7 +38,8 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         admit_full_prompt=engine.admit_full_prompt,
         async_scheduling=deployment.async_scheduling and policy in (CONTINUOUS, PROMPTS_FIRST),
         scheduler_recv_interval=engine.scheduler_recv_interval,
-        window=deployment.model.window or 0,
+        window=span.tokens if span else 0,
+        chunked=span.chunked if span else False,
         full_groups=plan.groups.full,
         window_groups=plan.groups.limited,
         window_blocks=plan.window_blocks,

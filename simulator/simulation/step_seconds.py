@@ -69,10 +69,10 @@ def _steps_at_once_seconds(s: State, table: StepTable) -> float:
 
 @compiled
 def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -> float:
-    """Return `seconds` and how long the decodes read the KV cache, layers with a sliding window last.
+    """Return `seconds` and how long the decodes read the KV cache, local layers last.
 
     Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than the longest
-    sequence takes alone (`lone_s`).
+    sequence takes alone (`lone_s`); in chunks (Llama 4), no less than the mean one, since which is longest changes.
     """
     book = s.book[0]
     ahead = book.tick + 1 + more  # tokens that a sequence reads beside its `cached` ones
@@ -84,8 +84,9 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
     every_s, windowed_s = table.slopes[0] * reads, table.slopes[1] * windowed
     if table.lone_s[0] + table.lone_s[1] > 0.0:
         longest, slower = _longest_cached(s) + ahead, _fewer_parts(table, book.decoding)
+        local = windowed / book.decoding if s.limits.chunked else min(longest, s.limits.window)
         every_s = max(every_s, table.lone_s[0] * longest * slower)
-        windowed_s = max(windowed_s, table.lone_s[1] * min(longest, s.limits.window) * slower)
+        windowed_s = max(windowed_s, table.lone_s[1] * local * slower)
     return seconds + every_s + windowed_s
 
 

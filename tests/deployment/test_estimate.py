@@ -101,7 +101,7 @@ def test_prompts_are_counted_as_their_chunks_are(size, prompt_tokens, budget, mo
     one = replace(deployment(model), settings=Settings(max_num_seqs=64, max_num_batched_tokens=budget))
     batch = Batch(size, prompt_tokens, 1)
     ours = prefill_counts(one, batch)
-    theirs = [as_prompts(each, one.model.window) for each in cut(batch, budget)]
+    theirs = [as_prompts(each, one.model.span) for each in cut(batch, budget)]
     assert np.size(ours.steps) == len(theirs)
     for name in Counts._fields:
         expected = [getattr(step, name) for step in theirs]
@@ -116,7 +116,7 @@ def test_decode_steps_are_counted_as_single_sequences_are(size, prompt_tokens, o
     attended = prompt_tokens + np.arange(1.0, output_tokens)
     ours = decode_counts(one, batch, attended)
     for index in range(output_tokens - 1):
-        theirs = count([Sequence(1, prompt_tokens + index)] * size, one.model.window)
+        theirs = count([Sequence(1, prompt_tokens + index)] * size, one.model.span)
         for name in Counts._fields:
             assert np.broadcast_to(getattr(ours, name), len(attended))[index] == getattr(theirs, name), name
 
@@ -127,7 +127,7 @@ def test_prompts_after_a_cached_past_are_counted_as_their_chunks_are(size, promp
     one, batch = deployment("gemma-3-27b"), Batch(size, prompt_tokens, 1)
     ours = prefill_counts(one, batch, past=past, budget=budget)
     chunks = [[each._replace(past_tokens=each.past_tokens + past) for each in step] for step in cut(batch, budget)]
-    theirs = [as_prompts(each, one.model.window) for each in chunks]
+    theirs = [as_prompts(each, one.model.span) for each in chunks]
     for name in Counts._fields:
         expected = [getattr(step, name) for step in theirs]
         assert np.broadcast_to(getattr(ours, name), len(theirs)) == pytest.approx(expected), name
@@ -148,7 +148,7 @@ def test_without_chunked_prefill_a_step_has_whole_prompts(prompt_tokens, steps):
 def test_without_a_cache_a_step_computes_every_token_anew(size, tokens):
     one = deployment("gemma-3-27b", engine="uncached")
     ours = decode_counts(one, Batch(size, 1, 1), np.array([float(tokens)]))
-    theirs = as_prompts([Sequence(tokens, 0)] * size, one.model.window)
+    theirs = as_prompts([Sequence(tokens, 0)] * size, one.model.span)
     for name in Counts._fields:
         assert np.broadcast_to(getattr(ours, name), 1)[0] == getattr(theirs, name), name
 
@@ -157,12 +157,12 @@ def test_latency_adds_up_every_step():
     one, batch = deployment("gpt-oss-20b"), Batch(3, 100, 9)
     found = estimate(one, batch)
     model = one.step_model()
-    steps_s = [float(model.seconds(count([Sequence(1, 100 + index)] * 3, one.model.window))) for index in range(8)]
+    steps_s = [float(model.seconds(count([Sequence(1, 100 + index)] * 3, one.model.span))) for index in range(8)]
     assert found.expected.e2el_s - found.expected.ttft_s == pytest.approx(sum(steps_s))
     assert found.expected.tpot_s == pytest.approx(sum(steps_s) / 8)
     assert found.tokens_per_s_user == pytest.approx(8 / sum(steps_s))
     assert found.output_tokens_per_s == pytest.approx(27 / found.expected.e2el_s)
-    assert found.decode.seconds == pytest.approx(float(model.seconds(count([Sequence(1, 103)] * 3, one.model.window))))
+    assert found.decode.seconds == pytest.approx(float(model.seconds(count([Sequence(1, 103)] * 3, one.model.span))))
 
 
 # --------------------------------------------------------------------------------------------------- by hand, and laws

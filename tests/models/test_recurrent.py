@@ -17,7 +17,7 @@ from simulator.models.compressed import CompressedAttention
 from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Op, Sequence, count
+from simulator.models.operations import Counts, Op, Sequence, Span, count
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
@@ -166,11 +166,11 @@ def test_the_table_of_the_event_loop_equals_the_steps(name: str) -> None:
 
 def test_an_index_reads_every_key_and_attention_no_more_than_it_chose() -> None:
     model, dense = load_model("deepseek-v3.2"), load_model("deepseek-v3")
-    assert model.window == 2048
+    assert model.span == Span(2048)
     assert model.attention_layers == (61, 0)  # the cache holds every token
     assert model.cache_bytes(100_000) == 100_000 * (dense.cache_bytes(1) + 61 * 132)
     assert model.parameters - dense.parameters == 61 * (1536 * 64 * 128 + 7168 * 128 + 7168 * 64 + 2 * 128)
-    counts = count([Sequence(1, 99_999)], model.window)
+    counts = count([Sequence(1, 99_999)], model.span)
     read = sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops())
     assert read == 61 * (100_000 * 132 + 2048 * 576 * 2)
 
@@ -179,7 +179,7 @@ def test_sparse_attention_pays_beyond_what_it_chooses() -> None:
     sparse, dense = load_model("deepseek-v3.2"), load_model("deepseek-v3")
 
     def attention_bytes(model, past):
-        counts = count([Sequence(1, past)], sparse.window)
+        counts = count([Sequence(1, past)], sparse.span)
         return sum(op.repeats * op.cache_bytes.dot(counts) for op in model.ops())
 
     assert attention_bytes(sparse, 1000) > attention_bytes(dense, 1000)
@@ -188,12 +188,12 @@ def test_sparse_attention_pays_beyond_what_it_chooses() -> None:
 
 def test_attention_to_compressed_tokens_reads_the_last_ones_and_rows() -> None:
     flash = load_model("deepseek-v4-flash")
-    assert flash.window == 512 * 4  # the tokens of the rows that an index chooses
+    assert flash.span == Span(512 * 4)  # the tokens of the rows that an index chooses
     assert flash.attention_layers == (41, 0)  # two cache local tokens alone, which are a state
     assert flash.recurrent_layers == 0
     waiting = 4 * (8 * 2 * 2 * (512 + 128) * 21 + 128 * 2 * 512 * 20)  # fp32: rows and their weights, of two rows each
     assert flash.state_bytes() == 43 * 128 * 584 + waiting
-    counts = count([Sequence(1, 99_999)], flash.window)
+    counts = count([Sequence(1, 99_999)], flash.span)
     local, rows, heavy = 43 * 128, 21 * 512, 20 * 100_000 / 128
     read = sum(op.repeats * op.cache_bytes.dot(counts) for op in flash.ops())
     assert read == pytest.approx(584 * (local + rows + heavy) + 21 * 132 * 25_000)
@@ -207,7 +207,7 @@ def test_attention_to_compressed_tokens_reads_the_last_ones_and_rows() -> None:
 
 def test_prompts_attend_to_compressed_tokens() -> None:
     flash, tokens = load_model("deepseek-v4-flash"), 16_384
-    counts = count([Sequence(tokens, 0)], flash.window)
+    counts = count([Sequence(tokens, 0)], flash.span)
     pairs = tokens * (tokens + 1) / 2
     chosen = (2048 * 2049 / 2 + (tokens - 2048) * 2048) / 4
     found = sum(op.repeats * op.flops.dot(counts) for op in flash.ops() if op.name == "prefill attention")
@@ -240,7 +240,7 @@ def test_streams_of_hy4_are_not_mixed_among_themselves() -> None:
 
 
 def test_a_key_of_a_pooled_index_stands_for_four_tokens() -> None:
-    model, counts = load_model("glm-5.3-flash"), count([Sequence(1, 99_999)], 2048)
+    model, counts = load_model("glm-5.3-flash"), count([Sequence(1, 99_999)], Span(2048))
     mixer = model.blocks["global-experts"].mixer
     alone = mixer.model_copy(update={"indexer": mixer.indexer.model_copy(update={"pool": 1})})
     assert mixer.cache_bytes_per_token() == 512 * 2 + 132 / 4
@@ -265,8 +265,8 @@ def test_devices_share_heads_and_groups_of_outputs_not_rows() -> None:
 
 
 def test_blocks_that_an_index_chooses_are_read_and_all_are_cached() -> None:
-    model, counts = load_model("minimax-m3"), count([Sequence(1, 99_999)], 2048)
-    assert model.window == 16 * 128
+    model, counts = load_model("minimax-m3"), count([Sequence(1, 99_999)], Span(2048))
+    assert model.span == Span(16 * 128)
     assert model.attention_layers == (60, 0)
     layouts = Layout(), Layout(tp=8), Layout(tp=4, cache_dtype="fp8")  # four KV heads, one of them on each of eight
     for layout, heads, size in zip(layouts, (4, 1, 1), (2, 2, 1), strict=True):

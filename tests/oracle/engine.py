@@ -66,11 +66,12 @@ class OracleJob(NamedTuple):
 
 
 class OracleBatch(list[tuple[int, int]]):
-    """(new, past) of each sequence of a step; which of them decode, the tokens from the host, the model's window."""
+    """(new, past) of each sequence of a step; which of them decode, the host's tokens, the window or chunk."""
 
     decodes: tuple[bool, ...] = ()
     loaded_tokens: int = 0
     window: int = 0
+    chunked: bool = False
     at_once: int = 1  # Y
 
 
@@ -122,6 +123,7 @@ class OracleLimits:
     async_scheduling: bool = False
     scheduler_recv_interval: int = 1
     window: int = 0
+    chunked: bool = False
     full_groups: int = 1
     window_groups: int = 0
 
@@ -608,7 +610,7 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch = OracleBatch((new, past) for _, new, past in scheduled)
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
-    batch.window = engine.limits.window
+    batch.window, batch.chunked = engine.limits.window, engine.limits.chunked
     batch.at_once = engine.limits.num_scheduler_steps
     takes_s = seconds(batch) + (0.0 if engine.shown_s else engine.limits.first_call_s)
     return OracleStep(

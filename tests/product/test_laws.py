@@ -161,7 +161,7 @@ def at_most(low: float, high: float) -> bool:
 @given(model=models(), hardware=devices(), layout=layouts, batch=batches)
 def test_a_step_is_the_sum_of_its_ops_and_never_beats_light(model, hardware, layout, batch):
     expected, light = both_modes(model, hardware, layout)
-    counts = count(batch, model.window)
+    counts = count(batch, model.span)
     for step in (expected, light):
         alone = [replace(step, ops=(op,)).seconds(counts) for op in step.ops]
         host_s = replace(step, ops=()).seconds(counts)
@@ -174,7 +174,7 @@ def test_a_step_is_the_sum_of_its_ops_and_never_beats_light(model, hardware, lay
 @PLAIN
 @given(model=models(), hardware=devices(), layout=layouts, batch=batches)
 def test_no_step_exceeds_peak_times_time(model, hardware, layout, batch):
-    counts = count(batch, model.window)
+    counts = count(batch, model.span)
     for step in both_modes(model, hardware, layout):
         total_flops_s = total_bytes_s = 0.0
         for op, cost in zip(step.ops, step.explain(counts), strict=False):
@@ -189,7 +189,7 @@ def test_no_step_exceeds_peak_times_time(model, hardware, layout, batch):
 @PLAIN
 @given(model=models(), hardware=devices(), layout=layouts, batch=batches, factor=st.floats(1.0, 10.0))
 def test_a_better_device_is_never_slower(model, hardware, layout, batch, factor):
-    counts = count(batch, model.window)
+    counts = count(batch, model.span)
     wider = {"memory_bytes_per_s": hardware.memory_bytes_per_s * factor}
     faster = {"peak_flops_per_s": {name: peak * factor for name, peak in hardware.peak_flops_per_s.items()}}
     for changes in (wider, faster):
@@ -202,10 +202,10 @@ def test_a_better_device_is_never_slower(model, hardware, layout, batch, factor)
 @given(model=models(), hardware=devices(), layout=layouts, first=batches, second=batches)
 def test_one_batch_of_two_costs_no_more_than_two(model, hardware, layout, first, second):
     for step in both_modes(model, hardware, layout):
-        together = step.seconds(count(first + second, model.window))
-        apart = step.seconds(count(first, model.window)) + step.seconds(count(second, model.window))
+        together = step.seconds(count(first + second, model.span))
+        apart = step.seconds(count(first, model.span)) + step.seconds(count(second, model.span))
         assert at_most(together, apart)
-        assert at_most(step.seconds(count(first, model.window)), together)
+        assert at_most(step.seconds(count(first, model.span)), together)
 
 
 def looked_up(table: StepTable, counts: Counts) -> float:
@@ -219,7 +219,7 @@ def test_the_table_of_the_event_loop_equals_the_sum_of_ops(model, hardware, layo
     for step in both_modes(model, hardware, layout):
         table = step.table(6000, 12)
         for batch in several:
-            counts = count(batch, model.window)
+            counts = count(batch, model.span)
             assert math.isclose(looked_up(table, counts), step.seconds(counts), rel_tol=1e-9)
 
 
@@ -231,7 +231,7 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
     for _ in range(20):
         batch = [Sequence(1, int(past)) for past in rng.integers(1, 9000, rng.integers(1, 40))]
         batch.append(Sequence(int(rng.integers(2, 2000)), int(rng.integers(0, 3000))))
-        counts = count(batch, deployment.model.window)
+        counts = count(batch, deployment.model.span)
         piecewise = counts.tokens <= step.graphs.tokens
         by_host_s = table.prompts.piecewise_s if piecewise else table.prompts.least_s
         worked_s = looked_up(table, counts) + piecewise * table.prompts.gaps_s
@@ -297,6 +297,7 @@ def cases(draw: st.DrawFn) -> tuple[SchedulerLimits, StepTable, Requests]:
         admit_full_prompt=draw(st.booleans()),
         async_scheduling=policy != STATIC and draw(st.booleans()),
         window=window,
+        chunked=window > 0 and draw(st.booleans()),
         full_groups=draw(st.integers(1, 2)),
         window_groups=draw(st.integers(1, 3)) if window else 0,
         window_blocks=-(-window // block_size) + 1 if window else 0,
@@ -391,9 +392,11 @@ def test_blocks_and_sums_are_what_a_recount_gives(case):
             == len(requests) - book.finished - np.isnan(s.requests.finished_s[s.slots.request[: book.running]]).sum()
         )
         if limits.window:
-            still_open = decoding.cached + book.tick + 1 < limits.window
+            tokens = decoding.cached + book.tick
+            still_open = limits.chunked | (tokens < limits.window)
+            start = tokens // limits.window * limits.window if limits.chunked else 0 * tokens
             assert book.open_reads == still_open.sum()
-            assert book.open_base_sum == decoding.cached[still_open].sum()
+            assert book.open_base_sum == (decoding.cached - start)[still_open].sum()
     assert book.free_blocks == limits.num_blocks
     assert book.running == book.decoding == book.base_sum == book.unfinished == book.waiting == 0
     assert not s.growth.any()

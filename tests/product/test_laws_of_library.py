@@ -47,12 +47,17 @@ def rises(seconds: object, steps: int) -> bool:
 @PLAIN
 @given(PROFILES)
 def test_no_step_is_faster_for_another_sequence_or_a_longer_context(profiles):
-    """But where graphs of listed sizes launch some batches, and the host those between them (TensorRT-LLM)."""
+    """But where graphs of listed sizes launch some batches, and the host those between them (TensorRT-LLM).
+
+    And but where another chunk begins.
+    """
     deployment = deployed(profiles)
     sequences = np.arange(1.0, min(deployment.max_num_seqs, 256) + 1)
     reads = 1000.0 * sequences
-    seen = sequences * min(1000.0, deployment.model.window or math.inf)
-    lengths = np.unique(np.geomspace(1, deployment.model.max_context_tokens, 40).astype(int)).astype(float)
+    span = deployment.model.span
+    seen = sequences * (float(span.seen(1000)) if span else 1000.0)
+    longest = span.tokens if span and span.chunked else deployment.model.max_context_tokens
+    lengths = np.unique(np.geomspace(1, longest, 40).astype(int)).astype(float)
     for each in (deployment, deployment.at_light):
         model = each.step_model()
         if each.light or not each.graphs.batch_sizes:

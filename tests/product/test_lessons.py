@@ -158,7 +158,7 @@ def test_without_a_cache_the_prompt_is_computed_for_every_token():
 
 def step_s(deployment: Deployment, *batch: Sequence) -> float:
     """The step model's seconds for a batch, past any scheduler."""
-    return float(deployment.step_model().seconds(count(batch, deployment.model.window)))
+    return float(deployment.step_model().seconds(count(batch, deployment.model.span)))
 
 
 def test_reserving_the_maximum_wastes_60_to_80_percent_and_paging_under_5():

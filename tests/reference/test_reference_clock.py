@@ -146,7 +146,7 @@ def test_parameters_and_cache_bytes_are_torch_s(tiny):
 
 
 def flops(model, batch: list[Sequence]) -> float:
-    counts = count(batch, model.window)
+    counts = count(batch, model.span)
     return sum(float(counts.dot(op.flops)) * op.repeats for op in model.ops(Layout()))
 
 

@@ -16,7 +16,7 @@ from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
-from simulator.models.operations import Counts, Experts, Op, Sequence, count
+from simulator.models.operations import Counts, Experts, Op, Sequence, Span, count
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.graphs import Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates
@@ -105,7 +105,7 @@ def test_counts_of_a_batch():
     assert (counts.steps, counts.tokens, counts.logits) == (1, 8, 3)
     assert (counts.decode_reads, counts.prefill_tokens, counts.prefill_pairs) == (30, 6, 21)
     # A window of 5: each decode reads 5; the queries of the prompt see 1 + 2 + 3 + 4 + 5 + 5 = 20 keys.
-    windowed = count(BATCH, window=5)
+    windowed = count(BATCH, Span(5))
     assert (windowed.decode_reads_windowed, windowed.prefill_pairs_windowed) == (10, 20)
 
 

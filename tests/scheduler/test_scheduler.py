@@ -142,12 +142,13 @@ def test_groups_of_recurrent_layers_hold_a_few_blocks_of_each_sequence(rows, num
 
 @pytest.mark.parametrize("window", [1, 5, 16, 33])
 @settings(max_examples=40, deadline=None)
-@given(rows=st.lists(lengths, min_size=1, max_size=15), num_blocks=st.integers(80, 120))
-def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks):
+@given(rows=st.lists(lengths, min_size=1, max_size=15), num_blocks=st.integers(80, 120), chunked=st.booleans())
+def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks, chunked):
     """One full and two windowed groups: recount blocks and keys of every decode step from the requests' times."""
     window_blocks = -(-window // 4) + 1
+    groups = {"window": window, "window_groups": 2, "window_blocks": window_blocks}
     run = simulate(
-        limits(num_blocks=num_blocks, window=window, window_groups=2, window_blocks=window_blocks, max_num_seqs=3),
+        limits(num_blocks=num_blocks, max_num_seqs=3, chunked=chunked, **groups),
         TABLE,
         requests_of(sorted(rows)),
     )
@@ -163,7 +164,8 @@ def test_windowed_reads_and_blocks_equal_a_plain_count(window, rows, num_blocks)
         ]
         full = [-(-tokens // 4) for tokens in cached]
         assert step.blocks == sum(each + 2 * min(each, window_blocks) for each in full)
-        keys_s = 3 * UNIT_S * sum(cached) + UNIT_S * sum(min(tokens, window) for tokens in cached)
+        seen = [(tokens - 1) % window + 1 if chunked else min(tokens, window) for tokens in cached]
+        keys_s = 3 * UNIT_S * sum(cached) + UNIT_S * sum(seen)
         assert step.seconds == TABLE.token_s[len(cached)] + TABLE.logit_s[len(cached)] + keys_s
 
 

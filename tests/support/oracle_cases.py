@@ -62,8 +62,8 @@ def seconds(batch: OracleBatch) -> float:
     drafting = len(decodes) if any(new > 1 for new, _ in decodes) else 0
     windowed_s = 0.0
     if batch.window:  # K
-        seen = [min(past + 1, batch.window) + new - 1 for new, past in decodes]
-        pairs = [min(position + 1, batch.window) for new, past in prompts for position in range(past, past + new)]
+        seen = [_seen(batch, past) + new - 1 for new, past in decodes]
+        pairs = [_seen(batch, position) for new, past in prompts for position in range(past, past + new)]
         windowed_s = TABLE.slopes[1] * sum(seen) + TABLE.slopes[4] * sum(pairs)
     worked_s = float(
         TABLE.token_s[sum(new for new, _ in batch)]
@@ -76,6 +76,12 @@ def seconds(batch: OracleBatch) -> float:
         + windowed_s
     )
     return _launched(worked_s, prompts, sum(new for new, _ in batch))
+
+
+def _seen(batch: OracleBatch, position: int) -> int:
+    """K: to how many tokens the query at a position (from 0) attends in a local layer."""
+    start = position // batch.window * batch.window if batch.chunked else max(0, position + 1 - batch.window)
+    return position + 1 - start
 
 
 def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
@@ -94,7 +100,7 @@ def _seconds_at_once(batch: OracleBatch) -> float:
     count, worked_s = len(batch), 0.0
     for step in range(batch.at_once):
         reads = sum(past + 1 + step for _, past in batch)
-        seen = sum(min(past + 1, batch.window) + step for _, past in batch) if batch.window else 0
+        seen = sum(_seen(batch, past) + step for _, past in batch) if batch.window else 0
         worked_s += TABLE.token_s[count] + TABLE.logit_s[count] + TABLE.slopes[0] * reads + TABLE.slopes[1] * seen
         if step:
             reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
@@ -151,6 +157,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         stream_s=rules.stream_s,
         first_call_s=rules.first_call_s,
         window=rules.window,
+        chunked=rules.chunked,
         full_groups=rules.full_groups,
         window_groups=rules.window_groups,
         window_blocks=-(-rules.window // rules.block_size) + 1 if rules.window else 0,
@@ -240,7 +247,8 @@ def cases(
     block_size = draw(BLOCK_SIZES)
     if blocks_per_prefix:
         rules["prefix_block_tokens"] = block_size * draw(st.integers(1, blocks_per_prefix))
-    rules["window"], rules["full_groups"], rules["window_groups"] = rules.pop("groups", (0, 1, 0))
+    groups = rules.pop("groups", (0, 1, 0, False))
+    rules["window"], rules["full_groups"], rules["window_groups"], rules["chunked"] = groups
     drafts = len(rules.get("acceptance", ())) or rules.get("num_scheduler_steps", 1) - 1
     rules["draft_tokens"] = drafts
     jobs = draw(workloads(rules.get("prefix_block_tokens", 0), prefilled))
@@ -283,10 +291,10 @@ def too_long(draw: st.DrawFn, **fixed: Any) -> tuple[list[OracleJob], OracleLimi
 MIXING = st.sampled_from(["continuous", "prompts-first"])
 WINDOWS = st.sampled_from([1, 2, 5, 16, 33])
 GROUPS = st.one_of(
-    st.tuples(st.just(0), st.integers(1, 3), st.just(0)),  # no window
-    st.tuples(WINDOWS, st.integers(1, 2), st.integers(0, 3)),
+    st.tuples(st.just(0), st.integers(1, 3), st.just(0), st.just(False)),  # no window
+    st.tuples(WINDOWS, st.integers(1, 2), st.integers(0, 3), st.booleans()),
 )
-WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2)))  # in every layer, too
+WINDOWED = st.one_of(GROUPS, st.tuples(WINDOWS, st.just(0), st.integers(1, 2), st.booleans()))  # in every layer, too
 RATIOS = st.tuples(st.floats(0.3, 1.0), st.floats(0.0, 1.0), st.integers(1, 40))
 ESTIMATES = st.builds(
     lambda tokens, ratios, spare, ignores_eos: OracleEstimate(

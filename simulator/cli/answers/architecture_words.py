@@ -47,11 +47,12 @@ def block_in_words(block: Block) -> str:
 
 
 def _attention(mixer: Attention) -> str:
-    kind = "sliding-window attention" if mixer.window and not mixer.indexer else "attention"
+    local = "chunked attention" if mixer.chunked else "sliding-window attention"
+    kind = local if mixer.window and not mixer.indexer else "attention"
     heads = f"{mixer.heads} heads, {mixer.kv_heads} key-value heads of {mixer.head_dim}"
     if mixer.kv_heads == mixer.heads:
         heads = f"{mixer.heads} heads of {mixer.head_dim}, each with keys and values of its own"
-    seen = "blocks that an indexer chooses" if mixer.indexer else "window"
+    seen = "blocks that an indexer chooses" if mixer.indexer else "chunk" if mixer.chunked else "window"
     more = [f"{seen} of {mixer.window:,} tokens"] if mixer.window else []
     more += [f"values of {mixer.v_dim}"] if mixer.v_dim else []
     more += [f"queries from a vector of {mixer.q_lora:,}"] if mixer.q_lora else []

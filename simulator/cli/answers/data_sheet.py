@@ -71,9 +71,9 @@ def _cache_lines(model: Model, layout: Layout) -> Iterator[Line]:
     each, published = model.cache_bytes(1, layout), model.published_cache_bytes_per_token
     yield f"KV cache per token, {model.dtype}", f"{each:,.0f} bytes", "derived"
     yield "  published", f"{published:,.0f} bytes" if published else "", published.source.evidence if published else ""
-    if window := model.window:
-        beyond = model.cache_bytes(window + 1, layout) - model.cache_bytes(window, layout)
-        yield f"  beyond {window:,} tokens", f"{beyond:,.0f} bytes", "derived"
+    if span := model.span:
+        beyond = model.cache_bytes(span.tokens + 1, layout) - model.cache_bytes(span.tokens, layout)
+        yield f"  beyond {span.tokens:,} tokens", f"{beyond:,.0f} bytes", "derived"
     longest = model.cache_bytes(model.max_context_tokens, layout)
     yield "  of a whole context", f"{longest:,.0f} bytes = {gibibytes(longest)}" if longest else "", "derived"
     states = model.state_bytes(layout)

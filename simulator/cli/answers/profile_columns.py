@@ -49,7 +49,7 @@ def _model(model: Model) -> Row:
         "hidden": model.hidden,
         "max_context_tokens": model.max_context_tokens,
         "cache_bytes_per_token": model.cache_bytes(1),
-        "window_tokens": model.window,
+        "window_tokens": model.span.tokens if model.span else None,
         "weight_dtype": model.weight_dtype,
     }
 
