@@ -295,10 +295,11 @@ class Deployment:
         )
         if self.light:
             return found
+        hidden_s = found.overheads.hidden_sequence_s * host_slowness(self.hardware)
         return replace(
             found,
             least_s=step_launches_s(kernels, self.hardware, self.layout, self.model, self.overheads),
-            launches=launches_s(kernels, self.hardware, self.model, found.ops),
+            launches=launches_s(kernels, self.hardware, self.model, found.ops)._replace(sequence_s=hidden_s),
             graphs=self.graphs.of_steps,
         )
 

@@ -1,12 +1,16 @@
 """TensorRT-LLM's PyTorch engine: kernels of norms, and what starts beside others, as read in its source."""
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.settings import Settings
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
+from simulator.roofline.graphs import NO_LAUNCHES
 from simulator.roofline.roofline import Rates
 
 ENGINES = ("tensorrt-llm-1.0", "tensorrt-llm-1.2", "tensorrt-pytorch-1")
@@ -46,3 +50,27 @@ def test_shared_experts_and_the_projection_of_keys_start_with_others(engine: str
     beside = [op for op in found.ops if op.at_once]
     assert {op.at_once for op in beside} == {"shared", "latent"}
     assert all(found.kernels.start_s(found.hardware, "fp8", op) == 0.0 for op in beside)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_host_reads_tokens_while_the_device_computes_the_next_step(engine: str):
+    """A step takes the longer of the two: on Grace, which is slow, the host's time for 2,048 sequences of a small model."""
+    found = deploy("llama-3.2-1b", "gb200", engine)
+    decodes = Counts(1.0, 2048.0, 2048.0)
+    each_s = float(found.engine.overheads.hidden_sequence_s)
+    read_s = 2048 * each_s * float(found.hardware.host_slowness or 0.0)
+    launch_s = found.step_model().launches.decodes.least_s if found.graphs.batch_sizes else 0.0  # no graph has so many
+    device = replace(found.step_model(), launches=NO_LAUNCHES)
+    assert found.step_model().seconds(decodes) == pytest.approx(launch_s + read_s)
+    assert device.seconds(decodes) < read_s
+    alone = deploy("llama-3.2-1b", "gb200", engine, settings=Settings(changes=("async_scheduling=false",)))
+    assert float(alone.step_model().overheads.sequence_s) == pytest.approx(read_s / 2048)
+    assert alone.step_model().launches.sequence_s == 0.0
+
+
+def test_it_launches_prompts_and_reads_tokens_one_after_the_other():
+    found = deploy("llama-3.2-1b", "gb200", "tensorrt-llm-1.2")
+    step, launches = found.step_model(), found.step_model().launches
+    mixed = Counts(1.0, 1127.0, 1028.0, prefill_tokens=100.0)
+    assert step.seconds(mixed) == pytest.approx(launches.prompts.least_s + 1028 * launches.sequence_s)
+    assert step.table(2048, 2048).hidden_sequence_s == launches.sequence_s > 0
