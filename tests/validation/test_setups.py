@@ -147,6 +147,7 @@ def test_tensorrt_llms_first_tables_are_of_static_batches_which_never_wait_for_c
     lengths = {"batch": 120, "input_tokens": 128.0, "output_tokens": 2048.0, "regime": "fixed_batch"}
     found = ask(setup(**stated, **lengths, model="Llama-2-7b", hardware="H100 SXM 80GB", weight_dtype="fp8"))
     assert found.deployment.engine.policy == "static"
+    assert found.deployment.settings.identical_prompts  # gptSessionBenchmark's are of padding
     assert isinstance(found.question, BatchQuestion)
     assert found.question.sizes.batch == "120"
 
