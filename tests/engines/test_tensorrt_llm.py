@@ -74,3 +74,10 @@ def test_it_launches_prompts_and_reads_tokens_one_after_the_other():
     mixed = Counts(1.0, 1127.0, 1028.0, prefill_tokens=100.0)
     assert step.seconds(mixed) == pytest.approx(launches.prompts.least_s + 1028 * launches.sequence_s)
     assert step.table(2048, 2048).hidden_sequence_s == launches.sequence_s > 0
+
+
+def test_tritons_experts_on_hopper_are_whole_blocks_of_128_columns():
+    found = deploy("gpt-oss-120b", "h200-sxm", "tensorrt-llm-1.2", default_layout(load_model("gpt-oss-120b"), tp=8))
+    op = next(op for op in found.ops if op.experts is not None and op.expert_bytes)
+    padded = found.kernels.padded(op, found.hardware)
+    assert padded.expert_bytes / op.expert_bytes == pytest.approx(2944 / 2880 * 384 / 360)
