@@ -81,3 +81,13 @@ def test_tritons_experts_on_hopper_are_whole_blocks_of_128_columns():
     op = next(op for op in found.ops if op.experts is not None and op.expert_bytes)
     padded = found.kernels.padded(op, found.hardware)
     assert padded.expert_bytes / op.expert_bytes == pytest.approx(2944 / 2880 * 384 / 360)
+
+
+def test_the_host_takes_longer_for_experts_in_triton_and_for_no_others():
+    for device, more_s in (("h200-sxm", 500e-6), ("b200-sxm", 0.0)):
+        found = deploy("gpt-oss-20b", device, "tensorrt-llm-1.2")
+        rules = found.kernels.rules
+        bare = tuple(each.model_copy(update={"host_s": None}) for each in rules.expert_kernels)
+        without = found.kernels.model_copy(update={"rules": rules.model_copy(update={"expert_kernels": bare})})
+        more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+        assert more.prompts.least_s - less.prompts.least_s == pytest.approx(24 * more_s, abs=1e-9)
