@@ -26,10 +26,9 @@ class Overheads(Strict):
     kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness; under
     asynchronous scheduling it is what the device does between two graphs, whatever the host.
 
-    `hidden_sequence_s`: TensorRT-LLM's PyExecutor launches a step before it reads the tokens of the one before, so that
-    its time for each sequence is none of the device's. The two go on side by side: a step takes the device's time, or
-    the host's, launches and sequences together, if that is longer (times Hardware.host_slowness, as launches are). Where
-    the overlap is switched off it adds up.
+    `sequence_s` adds to a step, but where the host reads the tokens of one while the next is on the device
+    (Engine.hides_sequences; TensorRT-LLM's PyExecutor): there a step takes the device's time, or the host's, launches
+    and sequences together, if that is longer, times Hardware.host_slowness.
 
     `cached_token_s`: vLLM V0 lists the blocks of its sequences anew in each step, Python lists of block numbers that
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
@@ -46,11 +45,6 @@ class Overheads(Strict):
         " waits while tokens are read and the next step is decided",
     )
     sequence_s: Seconds = Field(description="per sequence of a step that gets a token")
-    hidden_sequence_s: Seconds = Field(
-        NO_TIME,
-        description="per sequence of a step that gets a token, of the host, while devices work on the step before:"
-        " no step takes less than these and its launches",
-    )
     request_s: Seconds = Field(
         description="per request, what no other time says: validation, and what its first step prepares; outside the"
         " steps"
@@ -82,11 +76,8 @@ class Overheads(Strict):
         `host_slowness`: how many times longer than once on a current x86 server the host takes for a step. `ahead`:
         steps are decided while others run, where the engine can do so (`serial_step_s`).
         """
-        each = {name: getattr(self, name) / ranks for name in ("sequence_s", "hidden_sequence_s", "cached_token_s")}
+        each = {"sequence_s": self.sequence_s / ranks, "cached_token_s": self.cached_token_s / ranks}
         serial_s = 0.0 if ahead else self.serial_step_s
-        if not ahead:
-            each["sequence_s"] += each["hidden_sequence_s"] * host_slowness
-            each["hidden_sequence_s"] = 0.0
         step_s = (self.step_s + serial_s) * host_slowness + (self.ranks_s if ranks > 1 else 0.0)
         return self.model_copy(update={"step_s": step_s, **each})
 

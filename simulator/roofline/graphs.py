@@ -25,7 +25,7 @@ class HostLaunch(NamedTuple):
 class Launches(NamedTuple):
     """What launches steps with prompts, and steps of decodes alone.
 
-    `sequence_s`: what the host takes beside that for each sequence that gets a token (Overheads.hidden_sequence_s).
+    `sequence_s`: what the host takes beside that for each sequence that gets a token (Engine.hides_sequences).
     """
 
     prompts: HostLaunch = HostLaunch()
