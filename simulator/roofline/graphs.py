@@ -50,12 +50,13 @@ class Graphs(NamedTuple):
     padding: bool = False
 
     def launched(self, launches: Launches, counts: Counts) -> tuple[Array, Array]:
-        """Return by how much piecewise graphs prolong a step, and how long the host takes for it while devices work."""
+        """Return by how much piecewise graphs prolong a step, and how long the host takes for it beside devices."""
         prompts = np.greater(counts.prefill_tokens, 0)
         captured = np.less_equal(counts.tokens, self.decode_tokens) & self._is_captured(counts.tokens)
         whole = ~prompts & captured
         piecewise = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_piecewise_tokens))
-        least_s, piecewise_s, gaps_s = (np.where(prompts, *each) for each in zip(launches.prompts, launches.decodes, strict=True))
+        either = zip(launches.prompts, launches.decodes, strict=True)
+        least_s, piecewise_s, gaps_s = (np.where(prompts, *each) for each in either)
         launch_s = np.where(whole, 0.0, np.where(piecewise, piecewise_s, least_s))
         return np.where(piecewise, gaps_s, 0.0), launch_s + launches.sequence_s * counts.logits
 

@@ -25,10 +25,11 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch that
-    add `prompts.gaps_s`, and `prompts.least_s` beyond; and `hidden_sequence_s` for each logit. Decodes alone take it
-    decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
-    reads; where it has `lone_parts` blocks alone, and fewer beside others (WaveDecode), as much longer.
+    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch
+    that add `prompts.gaps_s`, and `prompts.least_s` beyond; and `hidden_sequence_s` for each logit. Decodes alone
+    take it decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than
+    `lone_s` for each token that the longest decoding sequence reads; where it has `lone_parts` blocks alone, and
+    fewer beside others (WaveDecode), as much longer.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the

@@ -237,7 +237,10 @@ def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next
     whole = replace(plain, graphs=plain.graphs._replace(batch_sizes=()))
     for sequences in (32.0, 40.0, 100.0, 128.0, 200.0):
         decodes = Counts(steps=1.0, tokens=sequences, logits=sequences)
-        work_s, launch_s = whole.seconds(decodes), plain.launches.decodes.least_s + sequences * plain.launches.sequence_s
+        work_s, launch_s = (
+            whole.seconds(decodes),
+            plain.launches.decodes.least_s + sequences * plain.launches.sequence_s,
+        )
         assert plain.seconds(decodes) == pytest.approx(work_s if sequences in (32, 128) else max(work_s, launch_s))
         assert padded.seconds(decodes) == pytest.approx(max(work_s, launch_s)) if sequences > 128 else True
     hundred, next_size = (Counts(steps=1.0, tokens=n, logits=n) for n in (100.0, 104.0))

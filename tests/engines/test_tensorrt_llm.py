@@ -54,7 +54,7 @@ def test_shared_experts_and_the_projection_of_keys_start_with_others(engine: str
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_host_reads_tokens_while_the_device_computes_the_next_step(engine: str):
-    """A step takes the longer of the two: on Grace, which is slow, the host's time for 2,048 sequences of a small model."""
+    """A step takes the longer of the two: on Grace the host's time for 2,048 sequences of a small model."""
     found = deploy("llama-3.2-1b", "gb200", engine)
     decodes = Counts(1.0, 2048.0, 2048.0)
     each_s = float(found.engine.overheads.sequence_s)
