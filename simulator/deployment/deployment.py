@@ -279,10 +279,12 @@ class Deployment:
         on_host = host_layers(self.model, offload)
         waits = kernels.fitted.prompt_launch_s and not ahead  # the device, for the sampler
         slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)
+        times = self.overheads.of_rank(self.layout.dp, slowness, ahead=ahead)
+        hidden_s = times.sequence_s * host_slowness(self.hardware) if engine.hides_sequences and ahead else 0.0
         found = StepModel(
             self._step_ops(),
             self.hardware,
-            self.overheads.of_rank(self.layout.dp, slowness, ahead=ahead),
+            times.model_copy(update={"sequence_s": 0.0}) if hidden_s else times,
             light=self.light,
             kernels=kernels,
             draft_ops=self.draft.ops,
@@ -298,7 +300,7 @@ class Deployment:
         return replace(
             found,
             least_s=step_launches_s(kernels, self.hardware, self.layout, self.model, self.overheads),
-            launches=launches_s(kernels, self.hardware, self.model, found.ops),
+            launches=launches_s(kernels, self.hardware, self.model, found.ops)._replace(sequence_s=hidden_s),
             graphs=self.graphs.of_steps,
         )
 

@@ -44,6 +44,13 @@ def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model:
     return kernels.fitted.layer_launches * gemm.launch_s * layers
 
 
+def _experts_s(kernels: Kernels, hardware: Hardware, op: Op) -> float:
+    """Return the host's seconds for a layer of experts beside its kernels: of those that it has, or what was fitted."""
+    own = kernels.own_experts(op, hardware)
+    each_s = own.host_s if own and own.host_s else kernels.fitted.experts_launch_s
+    return float(each_s or 0.0) * host_slowness(hardware)
+
+
 def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
@@ -56,8 +63,7 @@ def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable
         return NO_LAUNCHES
     every = tuple(ops)
     decoding = [op for op in every if op.rate != "prefill_attention"]
-    experts_s = float(kernels.fitted.experts_launch_s or 0.0) * host_slowness(hardware)
-    of_experts_s = experts_s * sum(op.repeats for op in every if op.name == LAST_OF_EXPERTS)
+    of_experts_s = sum(_experts_s(kernels, hardware, op) * op.repeats for op in every if op.name == LAST_OF_EXPERTS)
     layers = len(model.layer_names)
 
     def seconds(launched: Iterable[Op], prompts: int) -> float:

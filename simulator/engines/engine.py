@@ -128,6 +128,7 @@ class Engine(Profile):
     serial_states: tuple[RecurrentKind, ...] = ()  # mixers with whose states it is off where prefixes are cached
     chunked_prefill: bool = True
     ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens
+    hides_sequences: bool = False  # under async_scheduling sequence_s passes while devices compute the next step
     stages_prepare: bool = False  # each pipeline stage prepares a step once it has what the stage before it sends
     long_prefill_tokens: Annotated[int, Field(ge=0)] = 0  # of one request in a step at most; 0 is no limit
     by_priority: bool = False

@@ -63,6 +63,7 @@ class ExpertKernels(OfFormats):
         None,
         description="of a layer's kernels beside its two GEMMs, where their sum was measured; none: their launches",
     )
+    host_s: Seconds | None = Field(None, description="as FittedMultipliers.experts_launch_s, in its place")
     sorts_inputs: bool = Field(False, description="as KernelRules.sorts_inputs: they are grouped GEMMs, too")
     passes: Number | None = Field(
         None,

@@ -26,6 +26,10 @@ class Overheads(Strict):
     kernels (FittedMultipliers.prompt_launch_s) `step_s` is the sampler's launches, times Hardware.host_slowness; under
     asynchronous scheduling it is what the device does between two graphs, whatever the host.
 
+    `sequence_s` adds to a step, but where the host reads the tokens of one while the next is on the device
+    (Engine.hides_sequences; TensorRT-LLM's PyExecutor): there a step takes the device's time, or the host's, launches
+    and sequences together, if that is longer, times Hardware.host_slowness.
+
     `cached_token_s`: vLLM V0 lists the blocks of its sequences anew in each step, Python lists of block numbers that
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
     many prompts and tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather

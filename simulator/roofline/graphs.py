@@ -23,10 +23,14 @@ class HostLaunch(NamedTuple):
 
 
 class Launches(NamedTuple):
-    """What launches steps with prompts, and steps of decodes alone."""
+    """What launches steps with prompts, and steps of decodes alone.
+
+    `sequence_s`: what the host takes beside that for each sequence that gets a token (Engine.hides_sequences).
+    """
 
     prompts: HostLaunch = HostLaunch()
     decodes: HostLaunch = HostLaunch()
+    sequence_s: float = 0.0
 
 
 class Graphs(NamedTuple):
@@ -46,13 +50,15 @@ class Graphs(NamedTuple):
     padding: bool = False
 
     def launched(self, launches: Launches, counts: Counts) -> tuple[Array, Array]:
-        """Return by how much piecewise graphs prolong a step, and how long the host takes to launch it."""
+        """Return by how much piecewise graphs prolong a step, and how long the host takes for it beside devices."""
         prompts = np.greater(counts.prefill_tokens, 0)
         captured = np.less_equal(counts.tokens, self.decode_tokens) & self._is_captured(counts.tokens)
         whole = ~prompts & captured
         piecewise = ~whole & (counts.tokens <= np.where(prompts, self.tokens, self.decode_piecewise_tokens))
-        least_s, piecewise_s, gaps_s = (np.where(prompts, *each) for each in zip(*launches, strict=True))
-        return np.where(piecewise, gaps_s, 0.0), np.where(whole, 0.0, np.where(piecewise, piecewise_s, least_s))
+        either = zip(launches.prompts, launches.decodes, strict=True)
+        least_s, piecewise_s, gaps_s = (np.where(prompts, *each) for each in either)
+        launch_s = np.where(whole, 0.0, np.where(piecewise, piecewise_s, least_s))
+        return np.where(piecewise, gaps_s, 0.0), launch_s + launches.sequence_s * counts.logits
 
     def filled(self, counts: Counts) -> Counts:
         """Return counts with the rows that fill steps of decodes alone up to a captured size, and their logits."""

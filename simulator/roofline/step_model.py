@@ -25,10 +25,11 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch that
-    add `prompts.gaps_s`, and `prompts.least_s` beyond. Decodes alone take it decode_launch_s[T], and their graph adds
-    decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each token that the longest decoding sequence
-    reads; where it has `lone_parts` blocks alone, and fewer beside others (WaveDecode), as much longer.
+    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch
+    that add `prompts.gaps_s`, and `prompts.least_s` beyond; and `hidden_sequence_s` for each logit. Decodes alone
+    take it decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than
+    `lone_s` for each token that the longest decoding sequence reads; where it has `lone_parts` blocks alone, and
+    fewer beside others (WaveDecode), as much longer.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
     `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
@@ -49,6 +50,7 @@ class StepTable(NamedTuple):
     decode_launch_s: Floats = np.zeros(1)
     decode_graph_s: Floats = np.zeros(1)
     graph_tokens: int = 0
+    hidden_sequence_s: float = 0.0
 
     def times(self, factor: float) -> "StepTable":
         """Return the table of steps that take `factor` times as long."""
@@ -185,6 +187,7 @@ class StepModel:
             decode_launch_s=launch_s,
             decode_graph_s=graph_s,
             graph_tokens=self.graphs.tokens,
+            hidden_sequence_s=self.launches.sequence_s,
         )
 
     def _lone_s(self) -> Floats:

@@ -18,10 +18,11 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     if book.prompt_tokens == 0:
         return alone_s + first_s, 0.0
     worked_s += _prompt_seconds(s, table)
+    hidden_s = table.hidden_sequence_s * (decoded + book.scheduled - book.decoding * book.decode_now)
     if decoded + book.prompt_tokens <= table.graph_tokens:
-        seconds = max(worked_s + table.prompts.gaps_s, table.least_s, table.prompts.piecewise_s) + first_s
+        seconds = max(worked_s + table.prompts.gaps_s, table.least_s, table.prompts.piecewise_s + hidden_s) + first_s
     else:
-        seconds = max(worked_s, table.least_s, table.prompts.least_s) + first_s
+        seconds = max(worked_s, table.least_s, table.prompts.least_s + hidden_s) + first_s
     return seconds, seconds - (alone_s if book.decode_now > 0 else 0.0)
 
 

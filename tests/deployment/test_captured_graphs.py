@@ -237,12 +237,14 @@ def test_a_batch_of_another_size_is_launched_by_the_host_or_computed_as_the_next
     whole = replace(plain, graphs=plain.graphs._replace(batch_sizes=()))
     for sequences in (32.0, 40.0, 100.0, 128.0, 200.0):
         decodes = Counts(steps=1.0, tokens=sequences, logits=sequences)
-        work_s, launch_s = whole.seconds(decodes), plain.launches.decodes.least_s
+        work_s, launch_s = (
+            whole.seconds(decodes),
+            plain.launches.decodes.least_s + sequences * plain.launches.sequence_s,
+        )
         assert plain.seconds(decodes) == pytest.approx(work_s if sequences in (32, 128) else max(work_s, launch_s))
         assert padded.seconds(decodes) == pytest.approx(max(work_s, launch_s)) if sequences > 128 else True
     hundred, next_size = (Counts(steps=1.0, tokens=n, logits=n) for n in (100.0, 104.0))
-    idle_s = 4 * float(padded.overheads.sequence_s)  # dummy requests are none to the host
-    assert padded.seconds(hundred) == pytest.approx(whole.seconds(next_size) - idle_s)
+    assert padded.seconds(hundred) == pytest.approx(whole.seconds(next_size))
     prompts = hundred._replace(prefill_tokens=50.0)
     assert padded.seconds(prompts) == whole.seconds(prompts)
 
@@ -276,7 +278,8 @@ def test_slower_steps_are_launched_by_the_same_graphs():
 def test_steps_of_the_event_loop_are_filled_up_or_launched_by_the_host():
     plain, padded, whole = (trtllm(*given) for given in ((), PADDED, ("graph_max_batch_size=0",)))
     assert last_step_s(plain, 32) == last_step_s(whole, 32)
-    assert last_step_s(plain, 40) == pytest.approx(plain.step_model().launches.decodes.least_s)
+    launches = plain.step_model().launches
+    assert last_step_s(plain, 40) == pytest.approx(launches.decodes.least_s + 40 * launches.sequence_s)
     assert last_step_s(padded, 40) == last_step_s(whole, 40)
     added_s = last_step_s(padded, 100) - last_step_s(whole, 100)
     assert added_s == pytest.approx(float(padded.step_table().decode_graph_s[100])) and added_s > 0

@@ -360,14 +360,16 @@ def test_experts_in_mxfp4_are_padded_where_kernels_want_it():
     """2,880 columns become 3,072 and 2,944: vLLM loads 65.97 GiB of gpt-oss-120b in Marlin.
 
     Before 0.33, TensorRT-LLM's kernels on B200 have multiples of 256 both ways there: 360 columns on one of eight are
-    512. In TensorRT-LLM itself they have 512 (inputs) and 128 (quantization.py), which makes the same of 2,880.
+    512. In TensorRT-LLM itself they have 512 (inputs) and 128 (quantization.py), which makes the same of 2,880; on
+    Hopper, in Triton, 128 both ways.
     """
     padded, plain = plan("gpt-oss-120b", "b200-sxm"), plan("gpt-oss-120b", "h100-sxm")
     assert padded.weight_bytes / GIB == pytest.approx(65.97, abs=0.1)
     experts = load_model("gpt-oss-120b").weights().experts
     assert padded.weight_bytes - plain.weight_bytes == pytest.approx(experts * 4.25 / 8 * (3072 * 2944 / 2880**2 - 1))
     assert plan("gpt-oss-120b", "b200-sxm", "tensorrt-llm").weight_bytes == padded.weight_bytes
-    assert plan("gpt-oss-120b", "h200-sxm", "tensorrt-llm").weight_bytes == plain.weight_bytes  # not read there
+    in_triton = plan("gpt-oss-120b", "h200-sxm", "tensorrt-llm").weight_bytes - plain.weight_bytes
+    assert in_triton == pytest.approx(experts * 4.25 / 8 * (2944 * 2944 / 2880**2 - 1))
     older, of_eight = (plan("gpt-oss-120b", each, "vllm-0.19", tp=8).weight_bytes for each in ("b200-sxm", "h100-sxm"))
     assert older - of_eight == pytest.approx(experts / 8 * 4.25 / 8 * (3072 * 512 / (2880 * 360) - 1))
     for degrees in ({"tp": 2, "ep": 2}, {"pp": 2}):  # whole experts, half of them on each device

@@ -48,6 +48,7 @@ TABLE = StepTable(
     decode_launch_s=np.repeat([0, 1600, 0, 1800], [4, 3, 3, 7]) * UNIT_S,
     decode_graph_s=np.repeat([0, 31, 57, 0], [4, 3, 3, 7]) * UNIT_S,
     graph_tokens=12,
+    hidden_sequence_s=43 * UNIT_S,
 )
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
@@ -75,7 +76,7 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    return _launched(worked_s, prompts, sum(new for new, _ in batch))
+    return _launched(worked_s, sum(new for new, _ in batch), logits if prompts else 0)
 
 
 def _seen(batch: OracleBatch, position: int) -> int:
@@ -84,12 +85,16 @@ def _seen(batch: OracleBatch, position: int) -> int:
     return position + 1 - start
 
 
-def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
-    """N: no less than what launches it takes: one graph, piecewise graphs, or the host, kernel by kernel."""
-    if prompts and tokens <= TABLE.graph_tokens:
-        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.piecewise_s)
-    if prompts:
-        return max(worked_s, TABLE.least_s, TABLE.prompts.least_s)
+def _launched(worked_s: float, tokens: int, logits: int = 0, passes: int = 1) -> float:
+    """N: no less than what launches it takes: one graph, piecewise graphs, or the host, kernel by kernel.
+
+    `logits`: of a step with prompts, which the host reads.
+    """
+    read_s = TABLE.hidden_sequence_s * logits
+    if logits and tokens <= TABLE.graph_tokens:
+        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.piecewise_s + read_s)
+    if logits:
+        return max(worked_s, TABLE.least_s, TABLE.prompts.least_s + read_s)
     place = min(tokens, len(TABLE.decode_launch_s) - 1)
     graph_s, launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place])
     return max(worked_s + graph_s * passes, TABLE.least_s * passes, launch_s * passes)
@@ -105,7 +110,7 @@ def _seconds_at_once(batch: OracleBatch) -> float:
         if step:
             reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
             worked_s -= TABLE.host_s[0] + TABLE.host_s[1] * count + TABLE.host_s[2] * reads
-    return _launched(float(worked_s), False, count, batch.at_once)
+    return _launched(float(worked_s), count, passes=batch.at_once)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:

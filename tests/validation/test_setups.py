@@ -147,6 +147,7 @@ def test_tensorrt_llms_first_tables_are_of_static_batches_which_never_wait_for_c
     lengths = {"batch": 120, "input_tokens": 128.0, "output_tokens": 2048.0, "regime": "fixed_batch"}
     found = ask(setup(**stated, **lengths, model="Llama-2-7b", hardware="H100 SXM 80GB", weight_dtype="fp8"))
     assert found.deployment.engine.policy == "static"
+    assert found.deployment.settings.identical_prompts  # gptSessionBenchmark's are of padding
     assert isinstance(found.question, BatchQuestion)
     assert found.question.sizes.batch == "120"
 
@@ -320,11 +321,14 @@ def test_each_rank_handles_its_own_sequences():
     given = {**MOE, **BENCH, "devices": 4, "tp": 1, "ep": 4}
     ranks, alone = place(setup(**given, dp=4)).deployment, place(setup(**given, dp=1)).deployment
     batch = Counts(1.0, 256.0, 256.0)
-    models = [replace(each.step_model(), launches=NO_LAUNCHES) for each in (ranks, alone)]
+    slow = [replace(each, engine=each.engine.model_copy(update={"hides_sequences": False})) for each in (ranks, alone)]
+    models = [replace(each.step_model(), launches=NO_LAUNCHES) for each in slow]
     host_s = [float(each.explain(batch)[-1].seconds) for each in models]
     overheads = alone.engine.overheads
     assert host_s[1] == pytest.approx(overheads.step_s + 256 * overheads.sequence_s)
     assert host_s[0] == pytest.approx(overheads.step_s + 64 * overheads.sequence_s)
+    hidden_s = [each.step_model().launches.sequence_s for each in (ranks, alone)]
+    assert hidden_s == pytest.approx([overheads.sequence_s / 4, overheads.sequence_s])
 
 
 # ------------------------------------------------------------------------------------------------ AMD's images of vLLM

@@ -180,8 +180,12 @@ class TrtllmStatic(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Static batches: no sequence waits for the cache of another."""
-        return {"policy": "static"}
+        """Static batches of one prompt: no sequence waits for the cache of another, and all decode the same tokens.
+
+        benchmarks/cpp/gptSessionBenchmark.cpp fills every prompt with the padding token and takes the best token
+        (topK 1; copies of 2023 and 2024, read 2026-11-28).
+        """
+        return {"policy": "static", "identical_prompts": True}
 
 
 class TrtllmOnline(Recipe):
