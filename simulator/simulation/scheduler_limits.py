@@ -36,6 +36,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         block_size=plan.block_size,
         admit_full_prompt=engine.admit_full_prompt,
         async_scheduling=deployment.async_scheduling and policy in (CONTINUOUS, PROMPTS_FIRST),
+        launches_ahead=deployment.async_scheduling and engine.launches_ahead and deployment.layout.pp == 1,
         scheduler_recv_interval=engine.scheduler_recv_interval,
         window=deployment.model.window or 0,
         full_groups=plan.groups.full,

@@ -75,18 +75,18 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    return _launched(worked_s, prompts, sum(new for new, _ in batch))
+    return _launched(batch, worked_s, prompts, sum(new for new, _ in batch))
 
 
-def _launched(worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
+def _launched(batch: OracleBatch, worked_s: float, prompts: bool, tokens: int, passes: int = 1) -> float:
     """N: no less than what launches it takes: one graph, piecewise graphs, or the host, kernel by kernel."""
-    if prompts and tokens <= TABLE.graph_tokens:
-        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.piecewise_s)
-    if prompts:
-        return max(worked_s, TABLE.least_s, TABLE.prompts.least_s)
     place = min(tokens, len(TABLE.decode_launch_s) - 1)
-    graph_s, launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place])
-    return max(worked_s + graph_s * passes, TABLE.least_s * passes, launch_s * passes)
+    graph_s, batch.launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place]) * passes
+    if prompts:
+        piecewise = tokens <= TABLE.graph_tokens
+        graph_s = TABLE.prompts.gaps_s if piecewise else 0.0
+        batch.launch_s = TABLE.prompts.piecewise_s if piecewise else TABLE.prompts.least_s
+    return max(worked_s + graph_s * passes, TABLE.least_s * passes, batch.launch_s - batch.ahead_s)
 
 
 def _seconds_at_once(batch: OracleBatch) -> float:
@@ -99,7 +99,7 @@ def _seconds_at_once(batch: OracleBatch) -> float:
         if step:
             reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
             worked_s -= TABLE.host_s[0] + TABLE.host_s[1] * count + TABLE.host_s[2] * reads
-    return _launched(float(worked_s), False, count, batch.at_once)
+    return _launched(batch, float(worked_s), False, count, batch.at_once)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
@@ -146,6 +146,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         expected_acceptance=rules.expected_acceptance,
         num_scheduler_steps=rules.num_scheduler_steps,
         async_scheduling=rules.async_scheduling,
+        launches_ahead=rules.launches_ahead,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
@@ -260,6 +261,7 @@ def cases(
         turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
         stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
         first_call_s=draw(st.sampled_from([0.0, 0.0, 0.05])),
+        launches_ahead=rules.get("async_scheduling", False) and draw(st.booleans()),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)
