@@ -94,9 +94,9 @@ def report_of(
     """Return the numbers of a run of a deployment, with what its requests take outside of the steps.
 
     `steady` and `network_s` as `summarize` takes them; `early_s`: by which each request came before it was drawn. Those
-    of a closed loop that come together are taken in together, and a first token waits for all messages of its step
-    (docs/serving-rules.md, N and E). Where prompts are gathered (`Engine.gathered_steps`), one
-    waits for others during some decode steps, each as long as the run's mean TPOT.
+    of a closed loop that come together are taken in together, and a first token waits for all messages of its step.
+    Where prompts are gathered (`Engine.gathered_steps`), one waits for others during some decode steps, each as long as
+    the run's mean TPOT.
     """
     request_s = deployment.request_s(run.requests.prompt_tokens) + early_s
     request_s = request_s + _intake_s(run, deployment) + _messages_s(run, deployment)
@@ -130,7 +130,8 @@ def _messages_s(run: Run | FleetRun, deployment: Deployment) -> Floats:
         own, mine = steps[of_steps == replica], replicas == replica
         ends_s = own.start_s + own.seconds
         order = np.argsort(ends_s, kind="stable")
-        last = order[np.searchsorted(ends_s[order], run.first_token_s[mine], "right") - 1]
+        ended = np.searchsorted(ends_s[order], run.first_token_s[mine], "right")
+        last = order[np.maximum(ended - 1, 0)]  # none: its first token was made elsewhere
         found_s[mine] = deployment.message_s * (own.decodes + own.prompts)[last]
     return found_s
 

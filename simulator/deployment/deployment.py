@@ -252,9 +252,8 @@ class Deployment:
     @property
     def message_s(self) -> float:
         """Seconds more that a first token waits per sequence of its step, each sent by itself; otherwise as above."""
-        is_streamed = self.settings.stream and not self.light
         more_s = max(0.0, self.overheads.message_s - self.overheads.stream_s)
-        return more_s * is_streamed / self.engine.stream_interval / self.engine.api_server_count
+        return more_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
 
     @property
     def first_call_s(self) -> float:
