@@ -225,8 +225,7 @@ class Deployment:
         rule, dp = self.engine.memory, self.layout.dp
         if rule.reserve is None:
             return float(rule.fraction)
-        devices = self.tp * dp * self.layout.pp
-        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, devices, dp)
+        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, self.tp * dp * self.layout.pp, dp)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -242,18 +241,15 @@ class Deployment:
     def stream_s(self) -> float:
         """Seconds of the front end per token; 0 where clients wait for the end, and at the speed of light.
 
-        Of those for what a client receives at once (`stream_interval`); that its first token comes alone is left out.
-        API servers stream at the same time.
+        Of what a client receives at once (`stream_interval`; that its first token comes alone is left out), by servers.
         """
-        return (
-            self.overheads.stream_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
-        )
+        at_once = self.engine.stream_interval, self.engine.api_server_count
+        return self.overheads.stream_s * self.settings.stream / at_once[0] / at_once[1]
 
     @property
     def message_s(self) -> float:
         """Seconds more that a first token waits per sequence of its step, each sent by itself; otherwise as above."""
-        more_s = max(0.0, self.overheads.message_s - self.overheads.stream_s)
-        return more_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
+        return self.stream_s * max(0.0, self.overheads.message_s / (self.overheads.stream_s or 1.0) - 1.0)
 
     @property
     def first_call_s(self) -> float:

@@ -26,8 +26,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     """
     engine, plan = deployment.engine, memory_plan(deployment)
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
-    _refuse_rules(deployment)
-    refuse_misfit(plan)
+    _refuse(deployment, plan)
     allowed = SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
@@ -110,7 +109,7 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
 
 
-def _refuse_rules(deployment: Deployment) -> None:
+def _refuse(deployment: Deployment, plan: MemoryPlan) -> None:
     engine = deployment.engine
     lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
     others = (*lengths, engine.least_free_share, engine.least_waiting, engine.prompt_interval)
@@ -121,6 +120,7 @@ def _refuse_rules(deployment: Deployment) -> None:
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:
         because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
+    refuse_misfit(plan)
 
 
 def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:
