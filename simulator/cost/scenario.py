@@ -94,10 +94,12 @@ def report_of(
     """Return the numbers of a run of a deployment, with what its requests take outside of the steps.
 
     `steady` and `network_s` as `summarize` takes them; `early_s`: by which each request came before it was drawn. Those
-    of a closed loop that come together are taken in together. Where prompts are gathered (`Engine.gathered_steps`), one
-    waits for others during some decode steps, each as long as the run's mean TPOT.
+    of a closed loop that come together are taken in together, and a first token waits for all messages of its step.
+    Where prompts are gathered (`Engine.gathered_steps`), one waits for others during some decode steps, each as long as
+    the run's mean TPOT.
     """
-    request_s = deployment.request_s(run.requests.prompt_tokens) + early_s + _intake_s(run, deployment)
+    request_s = deployment.request_s(run.requests.prompt_tokens) + early_s
+    request_s = request_s + _intake_s(run, deployment) + _messages_s(run, deployment)
     report = summarize(run, slo, steady=steady, request_s=request_s, network_s=network_s)
     if not (steps := 0 if deployment.light else deployment.engine.gathered_steps):
         return report
@@ -112,11 +114,31 @@ def _intake_s(run: Run | FleetRun, deployment: Deployment) -> Floats | float:
     requests, engine = run.requests, deployment.engine
     if not requests.concurrency or deployment.light:
         return 0.0
-    replicas = run.replica if isinstance(run, FleetRun) else np.zeros(len(requests))
-    moments = np.stack([requests.arrival_s, replicas])
+    moments = np.stack([requests.arrival_s, _replicas(run)])
     _, which, together = np.unique(moments, axis=1, return_inverse=True, return_counts=True)
     others = -(-together // engine.api_server_count) - 1
     return np.asarray(float(deployment.overheads.intake_s) * others[which.ravel()], np.float64)
+
+
+def _messages_s(run: Run | FleetRun, deployment: Deployment) -> Floats:
+    """Return the seconds that first tokens wait for the messages of others in their step. Rule E. Shape (requests,)."""
+    replicas, steps, found_s = _replicas(run), run.steps, np.zeros(len(run.requests))
+    if not deployment.message_s:
+        return found_s
+    of_steps = steps.replica if isinstance(run, FleetRun) else np.zeros(len(steps))
+    for replica in np.unique(replicas):
+        own, mine = steps[of_steps == replica], replicas == replica
+        ends_s = own.start_s + own.seconds
+        order = np.argsort(ends_s, kind="stable")
+        ended = np.searchsorted(ends_s[order], run.first_token_s[mine], "right")
+        last = order[np.maximum(ended - 1, 0)]  # none: its first token was made elsewhere
+        found_s[mine] = deployment.message_s * (own.decodes + own.prompts)[last]
+    return found_s
+
+
+def _replicas(run: Run | FleetRun) -> Floats:
+    """Return the replica of each request, shape (requests,)."""
+    return np.asarray(run.replica if isinstance(run, FleetRun) else np.zeros(len(run.requests)), np.float64)
 
 
 @dataclass(frozen=True)

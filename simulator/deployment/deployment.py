@@ -22,7 +22,7 @@ from simulator.deployment.offload import (
 from simulator.deployment.setting_names import configure
 from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
-from simulator.deployment.speculation import Draft, draft_of
+from simulator.deployment.speculation import MORE_TOKENS, Draft, draft_of, refuse_drafts
 from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.kernels import Kernels
@@ -37,7 +37,6 @@ from simulator.models.operations import Op, with_every_expert
 from simulator.roofline.step_floor import StepFloor, step_floor
 from simulator.roofline.step_model import StepModel, StepTable
 
-MORE_TOKENS = "Give a larger --max-num-batched-tokens"
 LONGEST_WHOLE_PROMPT = 32_768  # vLLM V0 splits prompts of models with longer contexts by default
 
 
@@ -75,7 +74,7 @@ class Deployment:
         if self.max_num_seqs > self.max_num_batched_tokens * self.layout.pp:  # stages share the sequences
             given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InfercastError(given, "a step computes one token per sequence at least", MORE_TOKENS)
-        self._refuse_drafts()
+        refuse_drafts(self.draft_tokens, self.engine, self.layout, self.max_num_batched_tokens)
         self._refuse_steps_at_once()
         refuse_layers_on_host(self.model, self.engine, self.settings.offload)
         refuse_degrees_of_experts(self.model, self.layout.ep, self.layout.dp)
@@ -95,18 +94,6 @@ class Deployment:
         if number_format(stored).covers == "experts" and not self.model.is_routed:
             given, because = f"{stored} for {self.model.id}", "it holds routed experts alone, and the model has none"
             raise NotModelledError(given, because, "Choose another format, say nvfp4 or int4")
-
-    def _refuse_drafts(self) -> None:
-        if not self.draft_tokens:
-            return
-        if self.layout.pp > 1:
-            raise NotModelledError(f"speculation with pp {self.layout.pp}", "which stage drafts is not known", "Use tp")
-        if self.engine.policy not in ("continuous", "prompts-first"):
-            given, because = f"speculation in {self.engine.id}", f"its policy is {self.engine.policy}"
-            raise NotModelledError(given, because, "Use an engine that batches continuously")
-        if 1 + self.draft_tokens > self.max_num_batched_tokens:
-            given = f"{self.draft_tokens} draft tokens with max_num_batched_tokens {self.max_num_batched_tokens}"
-            raise InfercastError(given, "a step verifies all drafts of a sequence", MORE_TOKENS)
 
     def _refuse_steps_at_once(self) -> None:
         """Refuse what vLLM refuses beside num_scheduler_steps (engine/arg_utils.py), and what is not modelled."""
@@ -225,8 +212,7 @@ class Deployment:
         rule, dp = self.engine.memory, self.layout.dp
         if rule.reserve is None:
             return float(rule.fraction)
-        devices = self.tp * dp * self.layout.pp
-        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, devices, dp)
+        return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, self.tp * dp * self.layout.pp, dp)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -242,12 +228,15 @@ class Deployment:
     def stream_s(self) -> float:
         """Seconds of the front end per token; 0 where clients wait for the end, and at the speed of light.
 
-        Of those for what a client receives at once (`stream_interval`); that its first token comes alone is left out.
-        API servers stream at the same time.
+        Of what a client receives at once (`stream_interval`; that its first token comes alone is left out), by servers.
         """
-        return (
-            self.overheads.stream_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
-        )
+        engine = self.engine
+        return self.overheads.stream_s * self.settings.stream / engine.stream_interval / engine.api_server_count
+
+    @property
+    def message_s(self) -> float:
+        """Seconds more that a first token waits per sequence of its step, each sent by itself; otherwise as above."""
+        return self.stream_s * max(0.0, self.overheads.message_s / (self.overheads.stream_s or 1.0) - 1.0)
 
     @property
     def first_call_s(self) -> float:

@@ -143,7 +143,7 @@ class Estimate(Framed):
         The tokens of the batch's sequences are streamed one after the other, so the last prompt's waits for the others.
         """
         own = self.deployment.overheads.request_parts(self.batch.prompt_tokens)
-        parts = {**own, "streaming": np.asarray(self.stream_s)}
+        parts = {**own, "streaming": np.asarray(self.stream_s + self.deployment.message_s * self.batch.size)}
         return Phase(0, tuple(_overhead(name, float(each)) for name, each in parts.items() if each))
 
     @property

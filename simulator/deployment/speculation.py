@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from numbers import Real
 
+from simulator.engines.engine import Engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.limits import is_whole
 from simulator.models.layout import Layout
@@ -12,6 +13,7 @@ from simulator.models.model import Model, load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Op
 
+MORE_TOKENS = "Give a larger --max-num-batched-tokens"
 NGRAM, MTP, EAGLE, MEDUSA = "ngram", "mtp", "eagle", "medusa"  # what drafts without a profile of its own
 
 
@@ -135,3 +137,17 @@ def _head_of_one_block(name: str, model: Model, layout: Layout) -> Draft:
     weights = layout.weight_bytes(block.weights(model.hidden, model.norm_parameters, layout)) + join.weight_bytes
     cache = block.mixer.cache_bytes_per_token(layout) / layout.dp if block.mixer is not None else 0.0
     return Draft((*layout.of_one_rank((join, *block.ops(model.hidden, layout))), *logits), weights, cache)
+
+
+def refuse_drafts(tokens: int, engine: Engine, layout: Layout, most_tokens: int) -> None:
+    """Refuse drafts of so many `tokens` where they cannot be, in steps of `most_tokens`; 0: there are none."""
+    if not tokens:
+        return
+    if layout.pp > 1:
+        raise NotModelledError(f"speculation with pp {layout.pp}", "which stage drafts is not known", "Use tp")
+    if engine.policy not in ("continuous", "prompts-first"):
+        given, because = f"speculation in {engine.id}", f"its policy is {engine.policy}"
+        raise NotModelledError(given, because, "Use an engine that batches continuously")
+    if 1 + tokens > most_tokens:
+        given = f"{tokens} draft tokens with max_num_batched_tokens {most_tokens}"
+        raise InfercastError(given, "a step verifies all drafts of a sequence", MORE_TOKENS)

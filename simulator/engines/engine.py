@@ -125,6 +125,7 @@ class Engine(Profile):
     stream_interval: Annotated[int, Field(ge=1)] = 1  # tokens of a sequence that its client receives at once
     api_server_count: Annotated[int, Field(ge=1)] = 1  # processes that take requests in and stream tokens
     async_scheduling: bool = False
+    launches_ahead: bool = False  # with it the host launches a step, too, while the one before runs
     serial_states: tuple[RecurrentKind, ...] = ()  # mixers with whose states it is off where prefixes are cached
     chunked_prefill: bool = True
     ranks_share_chunk: bool = False  # ranks of data-parallel attention divide the default of max_num_batched_tokens

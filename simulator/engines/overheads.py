@@ -34,7 +34,9 @@ class Overheads(Strict):
     the scheduler copies, and into a tensor of block tables. `ranks_s`: ranks of data-parallel attention exchange how
     many prompts and tokens each has, what each has generated (TensorRT-LLM's PyExecutor: tp_allgather and tp_gather
     over MPI). `stream_s`: a front end of one process streams tokens one after the other, behind the engine; it takes as
-    long for the tokens that a client receives at once (Engine.stream_interval). `intake_s`: an event loop works on all
+    long for the tokens that a client receives at once (Engine.stream_interval). `message_s`: what such a token takes if
+    it is a message by itself; a front end that falls behind sends several in one, so that only the first waits for the
+    messages of all others of its step. `intake_s`: an event loop works on all
     requests that have come, a piece of each in turn, so that those that come together are through when the last is.
     """
 
@@ -65,6 +67,9 @@ class Overheads(Strict):
         NO_TIME, description="per kernel that Python launches by itself (KernelRules.eager_kernels), while devices work"
     )
     stream_s: Seconds = Field(NO_TIME, description="per token that the front end streams; outside the steps")
+    message_s: Seconds = Field(
+        NO_TIME, description="per sequence of a step whose token is streamed by itself, before a first token is"
+    )
     prompt_token_s: Seconds = Field(NO_TIME, description="per token of a prompt, to split its text; outside the steps")
     intake_s: Seconds = Field(
         NO_TIME, description="per other request that reaches the API server at the same time; outside the steps"

@@ -38,6 +38,7 @@ class SchedulerLimits(NamedTuple):
     block_size: int  # tokens per block
     admit_full_prompt: bool  # admit a request only if its whole prompt fits in free blocks
     async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
+    launches_ahead: bool = False  # the host launches a step while the one before runs
     window: int = 0  # tokens of the window or chunk that local layers attend to; 0: none
     chunked: bool = False  # it is a chunk: it begins anew after so many tokens
     full_groups: int = 1  # KV-cache groups of layers that cache every token
@@ -129,6 +130,7 @@ BOOK = np.dtype(  # the scheduler's counters
         ("ratio", np.float64),  # rule J: share of the expected tokens that is kept free
         ("shown_s", np.float64),  # when the front end is done with the steps that have ended
         ("received_s", np.float64),  # the time up to which the scheduler has received arrivals
+        ("ahead_s", np.float64),  # rule N: by which the host may begin to launch this step before devices begin it
     ]
 )
 

@@ -127,6 +127,7 @@ def begin(s: State, clock: Floats) -> int:
         if moment_s == np.inf:
             return 0
         moment_s = clock[0] = clock[1] = max(clock[0], moment_s)
+        s.book[0].ahead_s = 0.0
 
 
 @inlined

@@ -173,6 +173,7 @@ def _begin_steps(f: FleetState, tables: Tables, now_s: float, steps: npt.NDArray
         _see(f, s, engine, received_s(s, row.start_s if s.limits.async_scheduling else now_s))
         if s.book[0].running + s.book[0].waiting == 0:
             _see(f, s, engine, now_s)
+            s.book[0].ahead_s = 0.0
         s.book[0].last_call = last_call
         if schedule(s, now_s) == 0:
             loop.wake_s = min(loop.wake_s, wake_s(s, now_s))

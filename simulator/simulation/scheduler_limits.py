@@ -27,8 +27,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
     """
     engine, plan, span = deployment.engine, memory_plan(deployment), attended(deployment)
     policy, prefix_block_tokens = POLICIES[engine.policy], _prefix_block_tokens(plan, requests)
-    _refuse_rules(deployment)
-    refuse_misfit(plan)
+    _refuse(deployment, plan)
     allowed = SchedulerLimits(
         policy=policy,
         max_num_seqs=plan.max_num_seqs,
@@ -37,6 +36,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         block_size=plan.block_size,
         admit_full_prompt=engine.admit_full_prompt,
         async_scheduling=deployment.async_scheduling and policy in (CONTINUOUS, PROMPTS_FIRST),
+        launches_ahead=deployment.async_scheduling and engine.launches_ahead and deployment.layout.pp == 1,
         scheduler_recv_interval=engine.scheduler_recv_interval,
         window=span.tokens if span else 0,
         chunked=span.chunked if span else False,
@@ -111,7 +111,7 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
 
 
-def _refuse_rules(deployment: Deployment) -> None:
+def _refuse(deployment: Deployment, plan: MemoryPlan) -> None:
     engine = deployment.engine
     lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
     others = (*lengths, engine.least_free_share, engine.least_waiting, engine.prompt_interval)
@@ -122,6 +122,7 @@ def _refuse_rules(deployment: Deployment) -> None:
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:
         because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")
+    refuse_misfit(plan)
 
 
 def _prefix_block_tokens(plan: MemoryPlan, requests: Requests | None) -> int:

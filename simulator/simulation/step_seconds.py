@@ -10,32 +10,50 @@ from simulator.scheduler.state import State
 
 @compiled
 def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
-    """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone."""
+    """Return how long the scheduled step takes, and how much of it its prompts add to one of its decodes alone.
+
+    To be called once a step: it writes down how far ahead the host may launch the next one (`ahead_s`; rule N).
+    """
     book, worked_s = s.book[0], _decode_seconds(s, table)
     first_s = s.limits.first_call_s if book.shown_s == 0.0 else 0.0  # no step has ended
     decoded = book.decoding * book.decode_now * (1 + s.limits.draft_tokens)
-    alone_s = _launched_decodes(s, table, decoded, worked_s)
+    device_s, launch_s = _launched_decodes(s, table, decoded, worked_s)
+    alone_s = seconds = max(device_s, launch_s - book.ahead_s)
+    if book.prompt_tokens > 0:
+        device_s, launch_s = _launched_prompts(s, table, decoded, worked_s)
+        seconds = max(device_s, launch_s - book.ahead_s)
+    if s.limits.launches_ahead:
+        book.ahead_s = min(seconds, seconds + book.ahead_s - launch_s)
     if book.prompt_tokens == 0:
-        return alone_s + first_s, 0.0
-    worked_s += _prompt_seconds(s, table)
-    hidden_s = table.hidden_sequence_s * (decoded + book.scheduled - book.decoding * book.decode_now)
-    if decoded + book.prompt_tokens <= table.graph_tokens:
-        seconds = max(worked_s + table.prompts.gaps_s, table.least_s, table.prompts.piecewise_s + hidden_s) + first_s
-    else:
-        seconds = max(worked_s, table.least_s, table.prompts.least_s + hidden_s) + first_s
+        return seconds + first_s, 0.0
+    seconds += first_s
     return seconds, seconds - (alone_s if book.decode_now > 0 else 0.0)
 
 
 @compiled
-def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) -> float:
-    """Return how long a step of decodes alone takes, no less than what launches it: a graph, some, or the host.
+def _launched_decodes(s: State, table: StepTable, tokens: int, worked_s: float) -> tuple[float, float]:
+    """Return how long devices take for a step of decodes alone, and what launches it: a graph, some, or the host.
 
     Of several steps that are decided at once (rule Y) each is launched.
     """
     passes = s.limits.num_scheduler_steps
     at = min(tokens // passes, len(table.decode_launch_s) - 1)
-    least_s = max(table.least_s, table.decode_launch_s[at])
-    return max(worked_s + table.decode_graph_s[at] * passes, least_s * passes)
+    device_s = max(worked_s + table.decode_graph_s[at] * passes, table.least_s * passes)
+    return device_s, table.decode_launch_s[at] * passes
+
+
+@compiled
+def _launched_prompts(s: State, table: StepTable, decoded: int, worked_s: float) -> tuple[float, float]:
+    """Return how long devices take for a step with prompts, and what launches it: piecewise graphs, or the host.
+
+    `worked_s`: what the `decoded` tokens take of it.
+    """
+    book = s.book[0]
+    worked_s += _prompt_seconds(s, table)
+    hidden_s = table.hidden_sequence_s * (decoded + book.scheduled - book.decoding * book.decode_now)
+    if decoded + book.prompt_tokens <= table.graph_tokens:
+        return max(worked_s + table.prompts.gaps_s, table.least_s), table.prompts.piecewise_s + hidden_s
+    return max(worked_s, table.least_s), table.prompts.least_s + hidden_s
 
 
 @compiled

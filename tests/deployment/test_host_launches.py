@@ -4,6 +4,7 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s, step_launches_s
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import LAST_OF_EXPERTS
@@ -11,6 +12,7 @@ from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.graphs import NO_LAUNCHES
+from simulator.simulation.scheduler_limits import limits
 from tests.support.kernels import figure, kernels_with
 
 ONE = Counts(1.0, 1.0, 1.0)
@@ -69,3 +71,22 @@ def test_up_projections_of_latent_attention_are_two_kernels_of_decodes_and_one_o
     ]
     gemm_s = float(found.hardware.achievable.gemm["bf16"].launch_s) * float(found.kernels.fitted.launch)
     assert sum(starts_s) == pytest.approx(2 * layers * gemm_s)
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "given", "ahead"),
+    [
+        ("vllm-0.33", Layout(), (), True),
+        ("vllm-0.14", Layout(tp=2), (), True),
+        ("vllm-0.14", Layout(pp=2), (), False),  # a stage waits for the one before
+        ("vllm-0.14", Layout(), ("async_scheduling=false",), False),
+        ("vllm-0.8", Layout(), (), False),
+        ("vllm-0.8", Layout(), ("async_scheduling=true",), True),
+        ("sglang-0.5", Layout(), (), True),
+        ("tensorrt-llm-1.2", Layout(), (), True),
+        ("tensorrt-llm-0.15", Layout(), (), False),
+    ],
+)
+def test_an_engine_that_decides_a_step_ahead_launches_it_ahead(engine, layout, given, ahead):
+    found = deploy("llama-3.1-8b", "h100-sxm", engine, layout, settings=Settings(changes=given))
+    assert limits(found).launches_ahead is ahead

@@ -73,6 +73,8 @@ class OracleBatch(list[tuple[int, int]]):
     window: int = 0
     chunked: bool = False
     at_once: int = 1  # Y
+    ahead_s: float = 0.0  # N: by which the host launches it before it begins
+    launch_s: float = 0.0  # N: what launches it; set by `Seconds`
 
 
 Jobs = Sequence[tuple[float, int, int] | OracleJob]
@@ -121,6 +123,7 @@ class OracleLimits:
     expected_acceptance: bool = False
     num_scheduler_steps: int = 1  # Y
     async_scheduling: bool = False
+    launches_ahead: bool = False  # N
     scheduler_recv_interval: int = 1
     window: int = 0
     chunked: bool = False
@@ -206,6 +209,7 @@ class OracleEngine:
     ratio: float = 0.0  # J
     full: bool = False  # J
     preempted: bool = False  # whether the present step did
+    ahead_s: float = 0.0  # N: by which the host may launch the next step before it begins
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -302,6 +306,7 @@ class OracleEngine:
         self.decoded_alone = False  # until a step ends
         if not self.running and not self.waiting:
             self._see_until(now_s)
+            self.ahead_s = 0.0
 
     def _see_until(self, until_s: float) -> None:
         self.waiting += [request for came_s, request in self.unseen if came_s <= until_s]
@@ -611,8 +616,11 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
     batch.window, batch.chunked = engine.limits.window, engine.limits.chunked
-    batch.at_once = engine.limits.num_scheduler_steps
-    takes_s = seconds(batch) + (0.0 if engine.shown_s else engine.limits.first_call_s)
+    batch.at_once, batch.ahead_s = engine.limits.num_scheduler_steps, engine.ahead_s
+    takes_s = seconds(batch)
+    if engine.limits.launches_ahead:
+        engine.ahead_s = min(takes_s, takes_s + engine.ahead_s - batch.launch_s)
+    takes_s += 0.0 if engine.shown_s else engine.limits.first_call_s
     return OracleStep(
         start_s,
         start_s + takes_s,

@@ -48,6 +48,22 @@ def test_drafts_are_tokens_and_logits_of_decodes_and_a_prompt_adds_to_both():
     assert np.allclose(step_seconds(s, TABLE), (piecewise_s, piecewise_s - alone_s), rtol=1e-12)
 
 
+def test_the_host_launches_a_step_while_the_one_before_runs():
+    """Decodes of 3 s in one graph, then a prompt that the host launches in 5 s, twice, with 1 s of work."""
+    table = StepTable(
+        np.array([0.0, 3.0, 1.0, 1.0]), np.zeros(4), np.zeros(5), prompts=HostLaunch(least_s=5.0), graph_tokens=0
+    )
+    found = {}
+    for ahead in (False, True):
+        s = opening(LIMITS._replace(draft_tokens=0, launches_ahead=ahead), Requests(np.zeros(1), *np.ones((2, 1), int)))
+        book = s.book[0]
+        book.shown_s, book.decoding, book.decode_now, book.scheduled = 1.0, 1, 1, 1
+        found[ahead] = [step_seconds(s, table)[0]]
+        book.prompt_tokens, book.scheduled = 1, 2
+        found[ahead] += [step_seconds(s, table)[0] for _ in range(2)]
+    assert found == {False: [3.0, 5.0, 5.0], True: [3.0, 2.0, 5.0]}
+
+
 def test_beyond_a_table_steps_rise_as_its_upper_half_does():
     """From 4 to 16 in two rows."""
     assert slope(np.array([0.0, 1.0, 4.0, 9.0, 16.0])) == 6.0

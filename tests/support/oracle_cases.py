@@ -76,7 +76,7 @@ def seconds(batch: OracleBatch) -> float:
         + TABLE.loaded_s * batch.loaded_tokens
         + windowed_s
     )
-    return _launched(worked_s, sum(new for new, _ in batch), logits if prompts else 0)
+    return _launched(batch, worked_s, sum(new for new, _ in batch), logits if prompts else 0)
 
 
 def _seen(batch: OracleBatch, position: int) -> int:
@@ -85,19 +85,19 @@ def _seen(batch: OracleBatch, position: int) -> int:
     return position + 1 - start
 
 
-def _launched(worked_s: float, tokens: int, logits: int = 0, passes: int = 1) -> float:
+def _launched(batch: OracleBatch, worked_s: float, tokens: int, logits: int = 0, passes: int = 1) -> float:
     """N: no less than what launches it takes: one graph, piecewise graphs, or the host, kernel by kernel.
 
     `logits`: of a step with prompts, which the host reads.
     """
-    read_s = TABLE.hidden_sequence_s * logits
-    if logits and tokens <= TABLE.graph_tokens:
-        return max(worked_s + TABLE.prompts.gaps_s, TABLE.least_s, TABLE.prompts.piecewise_s + read_s)
-    if logits:
-        return max(worked_s, TABLE.least_s, TABLE.prompts.least_s + read_s)
     place = min(tokens, len(TABLE.decode_launch_s) - 1)
-    graph_s, launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place])
-    return max(worked_s + graph_s * passes, TABLE.least_s * passes, launch_s * passes)
+    graph_s, batch.launch_s = float(TABLE.decode_graph_s[place]), float(TABLE.decode_launch_s[place]) * passes
+    if logits:
+        piecewise = tokens <= TABLE.graph_tokens
+        graph_s = TABLE.prompts.gaps_s if piecewise else 0.0
+        launch_s = TABLE.prompts.piecewise_s if piecewise else TABLE.prompts.least_s
+        batch.launch_s = launch_s + TABLE.hidden_sequence_s * logits
+    return max(worked_s + graph_s * passes, TABLE.least_s * passes, batch.launch_s - batch.ahead_s)
 
 
 def _seconds_at_once(batch: OracleBatch) -> float:
@@ -110,7 +110,7 @@ def _seconds_at_once(batch: OracleBatch) -> float:
         if step:
             reads = sum(past + 1 for _, past in batch) + count * (batch.at_once - 1) / 2
             worked_s -= TABLE.host_s[0] + TABLE.host_s[1] * count + TABLE.host_s[2] * reads
-    return _launched(float(worked_s), count, passes=batch.at_once)
+    return _launched(batch, float(worked_s), count, passes=batch.at_once)
 
 
 def requests_of(jobs: list[OracleJob], concurrency: int, warm: tuple[int, ...] = ()) -> Requests:
@@ -157,6 +157,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         expected_acceptance=rules.expected_acceptance,
         num_scheduler_steps=rules.num_scheduler_steps,
         async_scheduling=rules.async_scheduling,
+        launches_ahead=rules.launches_ahead,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
@@ -273,6 +274,7 @@ def cases(
         turnaround_s=draw(st.sampled_from([0.0, 0.003, 0.03])),
         stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
         first_call_s=draw(st.sampled_from([0.0, 0.0, 0.05])),
+        launches_ahead=rules.get("async_scheduling", False) and draw(st.booleans()),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)

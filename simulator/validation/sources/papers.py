@@ -11,6 +11,7 @@ from simulator.workloads.lengths import Ended, Fixed
 
 WARMUP_REQUESTS = 5  # warmup_request_count in its configs/template.yaml
 ANSWER_LIMITS = 256, 512  # max_tokens of the loads of arXiv:2601.09527 (output_tokens_mean in benchmark_config.json)
+MISTRAL_LIMIT = 128  # nominal output length of mushfiqrahman.dev's runs, without --ignore-eos; the mean is theirs
 PAGE_LIMIT = 600  # output length of databasemart.com's tables; the mean of the answers is theirs
 # Read off the measurements: the intercept of a straight line of latency over output tokens
 FIRST_CALL_S, MII_FIRST_CALL_S = 18.0, 0.5
@@ -143,6 +144,14 @@ class DatabaseMart(Recipe):
     def load(self) -> Load | None:
         """Return equal prompts, and answers that may end before the page's "output length 600"."""
         return _answered(self.setup, (PAGE_LIMIT,))
+
+
+class MushfiqRahman(Recipe):
+    """A run of mushfiqrahman.dev: `vllm bench serve` on an RTX 4090, whose answers may end early."""
+
+    def load(self) -> Load | None:
+        """Return equal prompts, and answers that may end before the nominal 128 tokens."""
+        return _answered(self.setup, (MISTRAL_LIMIT,))
 
 
 def _answered(setup: Setup, limits: tuple[int, ...]) -> Load | None:
