@@ -225,13 +225,13 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="*", default=TABLES, help="measurements; none: both tables")
-    parser.add_argument("--block", default="", help="only blocks whose name starts so")
+    parser.add_argument("--block", action="append", help="only blocks whose name starts so; may be given again")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--idle", action="store_true", help="list what gains nothing on sources left out")
     parser.add_argument("--left-out", type=Path, help="write the errors of every row by fits without its group")
     given = parser.parse_args()
     rows = [row for file in given.files for row in read_measurements(file) if row.quality in (*GRADES, "")]
-    fits = fit_all(rows, say, given.block)
+    fits = fit_all(rows, say, given.block or ("",))
     if given.write:
         written(fits)
     if given.idle:

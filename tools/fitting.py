@@ -272,8 +272,8 @@ class Search:
         return fits, solved
 
 
-def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str = "") -> Fits:
-    """Fit every block that has rows, parents first; `only`: those whose name starts so, and their parents.
+def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: Sequence[str] = ("",)) -> Fits:
+    """Fit every block that has rows, parents first; `only`: those whose names start with one of these, and parents.
 
     Curves are measured around the priors, then around what was found, whatever the profiles hold of these values.
     """
@@ -289,11 +289,11 @@ def fit_all(rows: Sequence[Measurement], say: Callable[[str], None], only: str =
     return found
 
 
-def with_parents(start: str, every: dict[str, Block]) -> list[str]:
-    """Name the blocks whose names start so, and all above them, parents first."""
+def with_parents(starts_so: Sequence[str], every: dict[str, Block]) -> list[str]:
+    """Name the blocks whose names start with one of these, and all above them, parents first."""
     named: set[str] = set()
     for name, block in reversed(every.items()):
-        if name.startswith(start) or name in named:
+        if name.startswith(tuple(starts_so)) or name in named:
             named |= {name, block.parent}
     return [name for name in every if name in named]
 

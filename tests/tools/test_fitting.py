@@ -143,10 +143,10 @@ def test_curves_hold_at_their_points_and_a_block_is_fitted_with_all_above_it():
     curves = Job(rows, ask_all(rows), {"compute": 1.0}).measured()
     assert curves.hold_at({"compute": math.exp(GRID[-1]) - 1e-9})
     assert not curves.hold_at({"compute": math.exp(-0.4)})
-    assert with_parents("llama.cpp on Hopper", blocks()) == [
+    assert with_parents(["llama.cpp on Hopper"], blocks()) == [
         *("llama.cpp", "llama.cpp on NVIDIA", "llama.cpp on Ampere", "llama.cpp on Hopper")
     ]
-    assert with_parents("", blocks()) == list(blocks())
+    assert with_parents([""], blocks()) == list(blocks())
 
 
 def test_rows_that_nothing_explains_are_kept_from_a_fit():
