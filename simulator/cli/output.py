@@ -21,12 +21,12 @@ from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
 from simulator.frames import Row as Row  # noqa: PLC0414  the commands take it from here, with columns and views
-from simulator.reports.provenance import Provenance, rests_on
+from simulator.reports.provenance import Provenance, rests_on, rests_on_in_short
 from simulator.schema_versions import KEY, VERSIONS
 
 Value = TypeVar("Value")
 SCHEMA = Path(__file__).with_name("result.schema.json")
-MORE = "--details: every figure, its interval, the reasons and what the words mean."
+MORE = "--details: every figure and its interval, reasons, guesses, what the words mean."
 FORMULA = ("=", "+", "-", "@")  # what the formulas of spreadsheets begin with
 
 
@@ -84,10 +84,11 @@ class Result:
         return [*self.verdict, *self.notes, *self.details]
 
     def first_screen(self) -> "Result":
-        """Return the result without its details, and where to find them."""
+        """Return the result without its details, guesses only counted, and where to find them."""
         views = [each for each in self.views if not each.is_detail]
-        more = [MORE] if self.details or len(views) < len(self.views) else []
-        return replace(self, views=views, notes=[*self.notes, *more], details=())
+        counted = rests_on_in_short(self.rests_on)
+        more = [MORE] if self.details or counted or len(views) < len(self.views) else []
+        return replace(self, views=views, notes=[*self.notes, *counted, *more], details=(), rests_on=())
 
     def render(self, form: Format, width: int, *, bold: bool = False) -> str:
         """Return the result as text that ends in a newline; `width`: columns that text has; `bold`: its titles."""

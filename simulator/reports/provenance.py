@@ -22,7 +22,7 @@ from simulator.reports.figures_of_ops import (
     rate_figures,
 )
 from simulator.roofline.collectives import PCIE_FRACTION
-from simulator.units import GIB, gibibytes, scaled
+from simulator.units import GIB, counted, gibibytes, scaled
 
 
 class Provenance(NamedTuple):
@@ -172,14 +172,38 @@ def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
     >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in figures], "guess")
     'l4, t4: gemm.bf16'
     """
-    named: dict[str, dict[str, None]] = {}
-    for each in used:
-        if each.source.evidence == evidence:
-            named.setdefault(each.profile, {})[_key(each.figure)] = None
     alike: dict[str, list[str]] = {}
-    for profile, parts in named.items():
+    for profile, parts in _by_profile(used, evidence).items():
         alike.setdefault(", ".join(parts), []).append(profile)
     return "; ".join(f"{', '.join(profiles)}: {parts}" for parts, profiles in alike.items())
+
+
+def rests_on_in_short(used: Iterable[Provenance]) -> list[str]:
+    """Say in a sentence how many figures of which profiles are guesses, and how many are a family's; [] for none.
+
+    >>> guess = Source(text="", date="", evidence="guess")
+    >>> rests_on_in_short([Provenance("l4", f"overheads.{each}", 0.7, guess) for each in ("step_s", "hop_s")])
+    ['Rests on 2 guesses (l4 2).']
+    """
+    given = tuple(used)
+    guesses, general = (_by_profile(given, kind) for kind in ("guess", "family"))
+    number, others = (sum(map(len, each.values())) for each in (guesses, general))
+    told = []
+    if number:
+        listed = ", ".join(f"{profile} {len(parts)}" for profile, parts in guesses.items())
+        told.append(f"{number} {'guess' if number == 1 else 'guesses'} ({listed})")
+    if others:
+        told.append(f"{counted(others, 'figure')} of a device's family")
+    return [f"Rests on {' and '.join(told)}."] if told else []
+
+
+def _by_profile(used: Iterable[Provenance], evidence: Evidence) -> dict[str, list[str]]:
+    """Return the keys of the figures of one kind of evidence, each once, by profile."""
+    found: dict[str, dict[str, None]] = {}
+    for each in used:
+        if each.source.evidence == evidence:
+            found.setdefault(each.profile, {})[_key(each.figure)] = None
+    return {profile: list(keys) for profile, keys in found.items()}
 
 
 def _key(figure: str) -> str:

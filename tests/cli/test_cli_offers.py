@@ -61,7 +61,7 @@ def test_spot_says_what_is_spare_and_what_starts_anew():
     assert calm["restarted_share"] < wild["restarted_share"] < 1e-3
     assert wild["usd_per_hour"] > calm["usd_per_hour"]
     assert re.search(r"requests starts? anew", text_of(*COST, "--price", "spot"))
-    assert "replaced_after_s" in text_of(*COST, "--price", "spot")
+    assert "replaced_after_s" in text_of(*COST, "--price", "spot", "--details")
 
 
 @pytest.mark.parametrize("commitment", ["reserved", "spot"])
