@@ -83,6 +83,17 @@ def _module(name: str, arguments: Sequence[str]) -> str:
     return "calibrate_measured" if name == "calibrate" and measured else name
 
 
+def _help_first(words: list[str]) -> list[str]:
+    """Return the words of a command line; of one that asks for help anywhere, the command and that alone.
+
+    >>> _help_first(["calibrate", "--measured", "--help"])
+    ['calibrate', '--help']
+    """
+    if "--help" not in words:
+        return words
+    return [*dict.fromkeys([words[0], "--help"])]
+
+
 def _command(name: str) -> Callable[..., None]:
     command: Callable[..., None] = import_module(f"simulator.cli.commands.{name.replace('-', '_')}").command
     return command
@@ -92,7 +103,8 @@ def main() -> None:
     """Run the command line; an InfercastError is a sentence on stderr and exit code 2, without a traceback."""
     gc.set_threshold(GARBAGE)
     try:
-        build(sys.argv[1:])(prog_name="infercast")
+        words = sys.argv[1:]
+        build(words)(_help_first(words), prog_name="infercast")
     except InfercastError as error:
         complain(f"error: {error}")
         sys.exit(2)
