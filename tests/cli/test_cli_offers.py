@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from simulator.cli.answers.cost_screen import barely
+from simulator.deployment.deployment import deploy
+from simulator.deployment.layouts import default_layout
+from simulator.deployment.memory import memory_plan
+from simulator.models.model import load_model
 from tests.support.commands import printed, refused
 
 CHAT = ("cost", "--model", "llama-3.1-8b", "--isl", "256", "--osl", "32", "--num-prompts", "500")
@@ -184,3 +189,12 @@ def test_a_fleet_is_paid_at_the_prices_that_are_asked():
     on_aws = " ".join(text_of(*fleet, "--price", "spot", "--provider", "aws", "--details").split())
     assert re.search(r"No spot price counts for l40s. This run costs \$[\d.]+ on-demand \(2 x g6e.xlarge", on_aws)
     assert "electricity" in refused(*fleet, "--price", "owned")
+
+
+def test_what_fits_barely_is_not_sold_as_sure():
+    large, small = (
+        barely(memory_plan(deploy(model, "h100-sxm", layout=default_layout(load_model(model), tp=tp))))
+        for model, tp in (("llama-3.1-70b", 2), ("llama-3.1-8b", 1))
+    )
+    assert re.fullmatch(r"It fits barely: the plan of its KV cache of 4.\d+ GiB may be off by 3.96 GiB; .*", large[0])
+    assert small == []

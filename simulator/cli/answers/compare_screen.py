@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from simulator.cli.answers.cost_screen import unbounded
+from simulator.cli.answers.cost_screen import barely, unbounded
 from simulator.cli.answers.interval_columns import BASES, ends
 from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.layout import Command
@@ -312,7 +312,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     endless = any(row["usd_per_hour"] and row["replicas_high"] is None for row in rows)
     foot = [FOOT, *([ENDLESS] if endless else []), *([QUALITY] if narrower else [])]
     notes = [*why, excluded(search, options), "", *launch, "", *foot]
-    said = [verdict(compared, rows, surest), *unbounded(slo, rows[0])]
+    said = [verdict(compared, rows, surest), *unbounded(slo, rows[0]), *barely(best.found.scenario.memory)]
     return Result({"answers": rows}, [table(rows)], notes, verdict=said)
 
 

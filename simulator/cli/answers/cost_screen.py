@@ -9,9 +9,10 @@ from simulator.cli.answers.offer_columns import energy_view
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.memory import MemoryPlan
 from simulator.questions.price_question import PriceQuestion
 from simulator.reports.slo import Slo
-from simulator.units import lasting
+from simulator.units import gibibytes, lasting
 
 NOTES = (
     "Always on: idle hours and empty devices cost what busy ones cost. $/M out, in and all divide the whole bill by "
@@ -128,6 +129,14 @@ def unbounded(slo: Slo, best: Row) -> list[str]:
         return []
     wait = lasting(best["p95_ttft_ms"] / 1e3)
     return [f"No SLO was given: 5% of users wait {wait} or more for a first token. Give, say, --slo ttft:1s,tpot:50ms."]
+
+
+def barely(plan: MemoryPlan) -> list[str]:
+    """Say of the cheapest that an error of its memory plan would take half of its KV cache or all of it."""
+    if not plan.fits_barely:
+        return []
+    cache, off = gibibytes(plan.cache_bytes), gibibytes(plan.error_bytes)
+    return [f"It fits barely: the plan of its KV cache of {cache} may be off by {off}; start the engine to see."]
 
 
 def _doubt(best: Row) -> str:

@@ -10,7 +10,16 @@ import typer
 
 from simulator.cli.answers.api_columns import Hosted, hosted
 from simulator.cli.answers.batch_cost import OfflineOptions, batch_result
-from simulator.cli.answers.cost_screen import NOTES, details, first_of_each_rate, headline, table, unbounded, varying
+from simulator.cli.answers.cost_screen import (
+    NOTES,
+    barely,
+    details,
+    first_of_each_rate,
+    headline,
+    table,
+    unbounded,
+    varying,
+)
 from simulator.cli.answers.deployment_columns import common, evidence
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
@@ -24,6 +33,7 @@ from simulator.cli.options.offer_options import PriceAndApiOptions, SeveralPrice
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cost.capacity import cost_rank
+from simulator.deployment.memory import memory_plan
 from simulator.questions.cost_question import CostQuestion
 from simulator.questions.sweep import SweepCase
 from simulator.reports.slo import Slo
@@ -98,6 +108,7 @@ def _result(
     first = first_of_each_rate(rows)
     verdict = [headline(rows[place], deployments[place]) for place in first]
     verdict += unbounded(questions[0].accepted.value(), rows[first[-1]])
+    verdict += barely(memory_plan(deployments[first[-1]]))
     paid = price_notes([row for row in rows if row["replicas"]])
     of_best = price_notes([rows[place] for place in first if rows[place]["replicas"]])
     why = {str(deployments[place]): rows[place]["why"] for place in reversed(first)}  # of the lowest rate

@@ -11,7 +11,7 @@ import typer
 from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import Compared, compared_row, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
-from simulator.cli.answers.cost_screen import unbounded
+from simulator.cli.answers.cost_screen import barely, unbounded
 from simulator.cli.answers.deployment_columns import labels_of
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.surest import surest_of, surest_words
@@ -103,7 +103,14 @@ def command(
     models = len({row["model"] for row in rows})
     surest = surest_words(surest_of(compared), of_these=True, models=models) if is_open else ""
     Decision(figures, rows, SensitivityTables(compared, threads), excluded, surest).save(out)
-    said = " ".join([verdict([*compared], rows, surest), *unbounded(slo, rows[0]), f"All of it: {out}"])
+    said = " ".join(
+        [
+            verdict([*compared], rows, surest),
+            *unbounded(slo, rows[0]),
+            *barely(compared[0].answer.scenario.memory),
+            f"All of it: {out}",
+        ]
+    )
     typer.echo("\n".join(wrapped(said, columns())))
     exit_if_interrupted(refused)
 
