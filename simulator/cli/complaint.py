@@ -3,7 +3,7 @@
 import re
 import sys
 
-from simulator.cli.layout import columns, wrapped
+from simulator.cli.text_layout import columns, wrapped
 
 # What is copied from a terminal is not broken: text in quotes and backticks, an option with its value
 HELD = re.compile(r"""`[^`]*`|(?<!\w)'[^']*'(?!\w)|"[^"]*"|(?<!\S)-{1,2}[a-z][\w-]* [^\s`'"(-]\S*""")

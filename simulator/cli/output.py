@@ -17,8 +17,8 @@ from typer import Exit
 
 from simulator.cli.complaint import complain
 from simulator.cli.help import INTERRUPTED, RUNNING
-from simulator.cli.layout import Format, columns, wrapped
 from simulator.cli.tables import Cells, tables
+from simulator.cli.text_layout import Format, columns, wrapped
 from simulator.errors import InfercastError, InterruptedSweepError, printable, reason
 from simulator.frames import Row as Row  # noqa: PLC0414  the commands take it from here, with columns and views
 from simulator.reports.provenance import Provenance, rests_on, rests_on_in_short

@@ -245,7 +245,7 @@ class Deployment:
 
     def request_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
         """Return the seconds outside of steps by prompt length, float64 of its shape; 0 at the speed of light."""
-        return self.overheads.answer_s(prompt_tokens)
+        return self.overheads.outside_steps_s(prompt_tokens)
 
     @cached_property
     def at_light(self) -> "Deployment":

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.given_settings import as_given, given_settings
-from simulator.deployment.launch_hosts import words_of_hosts
+from simulator.deployment.launch_several_hosts import words_of_hosts
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
@@ -30,7 +30,7 @@ def launch_command(deployment: Deployment) -> str:
     """Return the command that starts one replica, with every setting that its prediction rests on.
 
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
-    llama.cpp, mlx_lm.server, Ollama's FAQ. Over several hosts it is the command of each (launch_hosts.py). Raises
+    llama.cpp, mlx_lm.server, Ollama's FAQ. Over several hosts it is that of each (launch_several_hosts.py). Raises
     NotModelledError for engines that no command is known for, and for settings that no flag of the engine is known
     for; DoesNotFitError where the engine would not start.
 

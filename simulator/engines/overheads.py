@@ -99,7 +99,7 @@ class Overheads(Strict):
             "engine's own": self.request_s + 0.0 * tokens,
         }
 
-    def answer_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
+    def outside_steps_s(self, prompt_tokens: npt.ArrayLike) -> Floats:
         """Return the seconds of requests outside the steps, by the lengths of their prompts (the same shape)."""
         return np.asarray(sum(self.request_parts(prompt_tokens).values()))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from simulator.cli import COMMANDS, build
-from simulator.cli.layout import Format
 from simulator.cli.numbers import number
 from simulator.cli.output import Column, Result, View
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.profile_folders import folders
 from simulator.questions.words import split, whole_numbers

@@ -5,8 +5,8 @@ import pytest
 from simulator.cli.answers.architecture_words import WORDS, layers_in_words
 from simulator.cli.answers.data_sheet import sheet
 from simulator.cli.answers.profile_lint import kind
-from simulator.cli.layout import Format
 from simulator.cli.output import Result
+from simulator.cli.text_layout import Format
 from tests.support.commands import answer, printed
 from tests.support.paths import ROOT
 

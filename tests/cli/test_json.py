@@ -8,8 +8,8 @@ from jsonschema import ValidationError
 from simulator.cli import COMMANDS
 from simulator.cli.completion import table
 from simulator.cli.help import RUNNING
-from simulator.cli.layout import Format
 from simulator.cli.output import Result
+from simulator.cli.text_layout import Format
 from simulator.schema_versions import VERSIONS
 from tests.support.commands import answer
 from tests.support.json_schema import CHECK

@@ -2,8 +2,8 @@
 
 import shlex
 
-from simulator.cli.layout import Command, Format, wrapped
 from simulator.cli.output import Column, Result, View
+from simulator.cli.text_layout import Command, Format, wrapped
 from tests.support.commands import infercast, printed
 from tests.support.for_each import for_each
 

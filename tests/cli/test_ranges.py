@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from simulator.cli.layout import Format
 from simulator.cli.output import Column, Result, View, emit
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from tests.support.commands import printed, refused
 

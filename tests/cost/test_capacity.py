@@ -44,7 +44,7 @@ def test_latencies_hold_the_engines_time_for_each_prompt():
     asked = scenario("h100-sxm")
     report = asked.report(replace(asked.workload, request_count=200))
     run, kept = report.run, slice(report.skipped, None)
-    outside_s = asked.deployment.engine.overheads.answer_s(run.requests.prompt_tokens)
+    outside_s = asked.deployment.engine.overheads.outside_steps_s(run.requests.prompt_tokens)
     assert outside_s.std() > 0
     seen_s = run.first_token_s - run.requests.arrival_s + outside_s
     messages = (report.latencies_s["ttft"] - seen_s[kept]) / asked.deployment.message_s

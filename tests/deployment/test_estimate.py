@@ -58,7 +58,7 @@ def test_a_batch_whose_prompts_fit_one_step_takes_the_time_of_the_event_loop(mod
     )
     table = one.step_model().table(max(one.max_num_batched_tokens, 1), one.max_num_seqs)
     run = simulate(limits(one), table, requests)
-    request_s = float(one.engine.overheads.answer_s(batch.prompt_tokens)) + batch.size * one.message_s
+    request_s = float(one.engine.overheads.outside_steps_s(batch.prompt_tokens)) + batch.size * one.message_s
     assert found.expected.ttft_s == pytest.approx(request_s + run.first_token_s.max(), rel=1e-9)
     assert found.expected.e2el_s == pytest.approx(request_s + run.finished_s.max(), rel=1e-9)
     tpot_s = (run.finished_s - run.first_token_s) / (batch.output_tokens - 1)

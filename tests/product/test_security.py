@@ -8,8 +8,8 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from simulator.cli.layout import Format
 from simulator.cli.output import Column, Result, View
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware
 from simulator.profile import find

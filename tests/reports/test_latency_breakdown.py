@@ -74,7 +74,7 @@ def test_the_split_of_two_requests_by_hand():
 
 def test_each_prompt_is_split_into_tokens_before_the_engine_sees_it():
     """At 4 us a token the second of two prompts waits for 7,000 more: 28 ms."""
-    answers_s = load_engine("vllm").overheads.answer_s([1000, 8000])
+    answers_s = load_engine("vllm").overheads.outside_steps_s([1000, 8000])
     assert answers_s[1] - answers_s[0] == pytest.approx(0.028)
     served = run([0.0, 100.0], [1000, 8000], [3, 3], max_num_batched_tokens=8192)
     seen, bare = whole(served, request_s=answers_s), whole(served)

@@ -9,9 +9,9 @@ from functools import cached_property
 from simulator.cli.answers.cost_screen import barely, unbounded
 from simulator.cli.answers.interval_columns import BASES, ends
 from simulator.cli.answers.router_savings import router_savings
-from simulator.cli.layout import Command
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Result, Row, View
+from simulator.cli.text_layout import Command
 from simulator.cost.bounds import REJECTED
 from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
@@ -20,7 +20,7 @@ from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
-from simulator.deployment.launch_hosts import note_of_hosts
+from simulator.deployment.launch_several_hosts import note_of_hosts
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -177,6 +177,12 @@ def verdict(compared: list[Compared], rows: list[Row], surest: str = "") -> str:
     return " ".join(filter(None, [said, surest]))
 
 
+def verdict_and_doubts(compared: list[Compared], rows: list[Row], surest: str = "") -> list[str]:
+    """Return the answer, and what speaks against it: no SLO was given, or it fits barely. Arguments of `verdict`."""
+    doubts = [*unbounded(compared[0].load.slo, rows[0]), *barely(compared[0].found.scenario.memory)]
+    return [verdict(compared, rows, surest), *doubts]
+
+
 def counted_replicas(label: str, devices: int, replicas: int) -> str:
     """Return so many replicas, each of so many devices, in words.
 
@@ -312,8 +318,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     endless = any(row["usd_per_hour"] and row["replicas_high"] is None for row in rows)
     foot = [FOOT, *([ENDLESS] if endless else []), *([QUALITY] if narrower else [])]
     notes = [*why, excluded(search, options), "", *launch, "", *foot]
-    said = [verdict(compared, rows, surest), *unbounded(slo, rows[0]), *barely(best.found.scenario.memory)]
-    return Result({"answers": rows}, [table(rows)], notes, verdict=said)
+    return Result({"answers": rows}, [table(rows)], notes, verdict=verdict_and_doubts(compared, rows, surest))
 
 
 def guessed(best: Compared) -> list[str]:

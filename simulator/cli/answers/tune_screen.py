@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from simulator.cli.answers.compare_screen import launch_notes, launch_words
 from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.layout import Command
 from simulator.cli.numbers import number
 from simulator.cli.output import Column, Result, Row, View
+from simulator.cli.text_layout import Command
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import HighestRate, Trial, Tuned
 from simulator.deployment.deployment import Deployment

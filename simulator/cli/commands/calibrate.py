@@ -7,11 +7,11 @@ from typer import Option
 
 from simulator.calibration.calibrate import Bench, describe, engine_preset, fit_gemms, hardware_profile, write_profiles
 from simulator.calibration.op_tables import OpTables
-from simulator.cli.layout import Format
 from simulator.cli.numbers import number, percent
 from simulator.cli.options.deployment_options import OutputFormat, grouped
 from simulator.cli.options.reference_options import EngineOptions, status
 from simulator.cli.output import Column, Result, Row, View, emit
+from simulator.cli.text_layout import Format
 from simulator.hardware.hardware import load_hardware
 
 

@@ -12,12 +12,12 @@ from typer import Option
 
 from simulator.calibration.own_preset import write_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
-from simulator.cli.layout import Command, Format
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.options.measured_options import StatedOptions
 from simulator.cli.output import Column, Result, Row, View, emit
 from simulator.cli.progress import progress_bar
+from simulator.cli.text_layout import Command, Format
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
 from simulator.hardware.hardware import load_hardware

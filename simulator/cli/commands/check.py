@@ -16,10 +16,10 @@ from simulator.cli.answers.step_errors import (
     load_step_rows,
     step_view,
 )
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import OutputFormat, grouped
 from simulator.cli.options.reference_options import EngineOptions, status
 from simulator.cli.output import Result, Row, emit
+from simulator.cli.text_layout import Format
 from simulator.hardware.hardware import load_hardware
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typer import Argument, Option
 
 from simulator.calibration.engine_logs import LogCheck, check_logs
 from simulator.cli.answers.step_errors import drift_note, latency_rows, latency_view, load_step_rows, step_view
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import OutputFormat
 from simulator.cli.output import Result, emit
+from simulator.cli.text_layout import Format
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine

@@ -6,9 +6,9 @@ import typer
 
 from simulator.claims.answers import basis, commands
 from simulator.claims.verdict import Verdict, claimed, judge_claims, rows
-from simulator.cli.layout import Command, Format
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit
+from simulator.cli.text_layout import Command, Format
 
 NOTE = (
     "Shown is the first figure of a claim that is not as claimed, or else its first; about N: N / 1.25 to 1.25 N.",

@@ -12,7 +12,6 @@ from simulator.cli.answers.compare_sensitivity import SensitivityTables
 from simulator.cli.answers.deployment_columns import evidence
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.surest import surest_row, surest_words
-from simulator.cli.layout import Format
 from simulator.cli.numbers import number
 from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import Details, OutputFormat, ReportFile, grouped
@@ -21,6 +20,7 @@ from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
+from simulator.cli.text_layout import Format
 from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
 from simulator.cost.risk import CASES

@@ -26,12 +26,12 @@ from simulator.cli.answers.interval_columns import IntervalOptions, held_out, in
 from simulator.cli.answers.offer_columns import energy_guesses, price_notes, spot_notes
 from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.offer_options import PriceAndApiOptions, SeveralPriceOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
+from simulator.cli.text_layout import Format
 from simulator.cost.capacity import cost_rank
 from simulator.deployment.memory import memory_plan
 from simulator.questions.cost_question import CostQuestion

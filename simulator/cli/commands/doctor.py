@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import typer
 
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, View, emit
+from simulator.cli.text_layout import Format
 from simulator.profile_folders import folders, names
 
 OK, BROKEN, MISSING = "ok", "BROKEN", "missing"

@@ -12,10 +12,10 @@ from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions, held_out, interval_notes
 from simulator.cli.answers.op_tables import op_rows, op_views
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import BATCH, DeploymentOptions, Details, OutputFormat, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.output import Result, Row, emit
+from simulator.cli.text_layout import Format
 from simulator.deployment.estimate import Estimate
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.sweep import SweepCase

@@ -9,13 +9,13 @@ import typer
 
 from simulator.cli.answers.fleet_screen import Found, fleet_result, fleet_row, load_in_words
 from simulator.cli.answers.interval_columns import IntervalOptions
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import ClientOptions, ServiceOptions
 from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
+from simulator.cli.text_layout import Format
 from simulator.cost.scenario import drawn
 from simulator.errors import InfercastError, NotModelledError
 from simulator.html.page import refuse_ending

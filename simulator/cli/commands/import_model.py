@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.layout import Format
 from simulator.cli.numbers import count
 from simulator.cli.options.deployment_options import OutputFormat
 from simulator.cli.output import Column, Result, Row, View, emit
+from simulator.cli.text_layout import Format
 from simulator.models.hf_importer import usual_name, write_profile
 from simulator.models.model import Model
 from simulator.units import gibibytes

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.layout import Command, columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.output import put
+from simulator.cli.text_layout import Command, columns, wrapped
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import KINDS, Launch, launch_file
-from simulator.deployment.launch_hosts import note_of_hosts
+from simulator.deployment.launch_several_hosts import note_of_hosts
 from simulator.errors import InfercastError
 from simulator.files import write_whole
 

@@ -10,10 +10,10 @@ from simulator.cli.answers.deployment_columns import common, evidence, labels_of
 from simulator.cli.answers.memory_tables import ledger_view, misfit, plan_row
 from simulator.cli.answers.technique_notes import technique_notes
 from simulator.cli.complaint import complain
-from simulator.cli.layout import Format
 from simulator.cli.numbers import count
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.output import Column, Result, Row, View, emit, tried
+from simulator.cli.text_layout import Format
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import CACHE_ERROR, MemoryPlan, memory_plan
 from simulator.errors import InfercastError

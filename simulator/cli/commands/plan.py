@@ -8,13 +8,13 @@ from pathlib import Path
 
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.plan_screen import Searched, months_view, plan_result, verdict
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import PlanOptions
 from simulator.cli.options.offer_options import PriceOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, emit, tried
 from simulator.cli.progress import progress_bar
+from simulator.cli.text_layout import Format
 from simulator.cost.fleet_sizing import GrowingLoad
 from simulator.cost.plan import FleetPlan, cheapest, plan
 from simulator.cost.scenario import Scenario

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from simulator.cli.answers.data_sheet import sheet
 from simulator.cli.answers.profile_columns import HEADLINES
 from simulator.cli.answers.profile_lint import KINDS, kind, lint, load_prices, schema
-from simulator.cli.layout import Format
 from simulator.cli.numbers import number
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit
+from simulator.cli.text_layout import Format
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import load_offers

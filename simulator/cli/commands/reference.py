@@ -4,11 +4,11 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from simulator.cli.layout import Format
 from simulator.cli.numbers import number
 from simulator.cli.options.deployment_options import OutputFormat, grouped
 from simulator.cli.options.reference_options import EngineOptions, status
 from simulator.cli.output import Column, Result, View, emit
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 
 ACTIONS = ("generate",)

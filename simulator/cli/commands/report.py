@@ -9,19 +9,18 @@ from typing import Annotated
 import typer
 
 from simulator.cli.answers.compare_details import CostDetails
-from simulator.cli.answers.compare_screen import Compared, compared_row, verdict
+from simulator.cli.answers.compare_screen import Compared, compared_row, verdict_and_doubts
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
-from simulator.cli.answers.cost_screen import barely, unbounded
 from simulator.cli.answers.deployment_columns import labels_of
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.surest import surest_of, surest_words
-from simulator.cli.layout import columns, wrapped
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.executor_options import Jobs
 from simulator.cli.options.offer_options import PriceAndApiOptions
 from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import exit_if_interrupted, tried
 from simulator.cli.progress import followed, progress_bar
+from simulator.cli.text_layout import columns, wrapped
 from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate
 from simulator.cost.capacity import Answer, answer, ranked
@@ -103,14 +102,7 @@ def command(
     models = len({row["model"] for row in rows})
     surest = surest_words(surest_of(compared), of_these=True, models=models) if is_open else ""
     Decision(figures, rows, SensitivityTables(compared, threads), excluded, surest).save(out)
-    said = " ".join(
-        [
-            verdict([*compared], rows, surest),
-            *unbounded(slo, rows[0]),
-            *barely(compared[0].answer.scenario.memory),
-            f"All of it: {out}",
-        ]
-    )
+    said = " ".join([*verdict_and_doubts([*compared], rows, surest), f"All of it: {out}"])
     typer.echo("\n".join(wrapped(said, columns())))
     exit_if_interrupted(refused)
 

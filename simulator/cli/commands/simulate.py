@@ -10,12 +10,12 @@ from simulator.cli.answers.load_columns import loads
 from simulator.cli.answers.load_result import load_result
 from simulator.cli.answers.load_screen import busiest
 from simulator.cli.answers.run_details import ExplainOptions, sweep_of
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.executor_options import ExecutorOptions
 from simulator.cli.options.workload_options import RunOptions, SloOptions, WorkloadOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import progress_bar
+from simulator.cli.text_layout import Format
 from simulator.html.page import refuse_ending
 from simulator.questions.load_question import LoadQuestion, SimulatedLoad
 from simulator.questions.sweep import SweepAnswers, SweepCase

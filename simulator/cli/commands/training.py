@@ -8,13 +8,13 @@ import typer
 
 from simulator.cli.answers.deployment_columns import evidence, side_by_side
 from simulator.cli.answers.interval_columns import IntervalColumn, IntervalOptions
-from simulator.cli.layout import Format
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.offer_options import OfferOptions
 from simulator.cli.options.workload_options import WorkloadOptions
 from simulator.cli.output import Column, Result, Row, emit, tried
 from simulator.cli.progress import progress_bar
+from simulator.cli.text_layout import Format
 from simulator.cost.bill import usd_per_million
 from simulator.cost.energy import full_watts, power_w
 from simulator.cost.packing import full_usd_per_hour

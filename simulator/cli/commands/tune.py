@@ -9,11 +9,11 @@ import typer
 
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.answers.tune_screen import tuned_result, tuned_rows
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import DeploymentOptions, OutputFormat, grouped
 from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import Row, emit
 from simulator.cli.progress import progress_bar
+from simulator.cli.text_layout import Format
 from simulator.cost.scenario import Scenario
 from simulator.cost.tuning import Point, Tuned, tune
 from simulator.questions.tune_question import TuneQuestion

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from simulator.cli.answers.scores_screen import scores_result
-from simulator.cli.layout import Format
 from simulator.cli.options.deployment_options import Details, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.options.executor_options import ExecutorName, Jobs
 from simulator.cli.options.measured_options import StatedOptions, flag_of
 from simulator.cli.output import emit, put
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.executors.choice import executor_named
 from simulator.html.page import refuse_ending

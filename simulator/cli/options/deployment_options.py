@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from simulator.cli.layout import Format
+from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.limits import MOST_NUMBER, MOST_WHOLE, in_range
 from simulator.questions.deployment_question import Choice, DeploymentQuestion

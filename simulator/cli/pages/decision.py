@@ -30,7 +30,7 @@ from simulator.cli.progress import followed
 from simulator.cost.risk import CASES
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
-from simulator.deployment.launch_hosts import note_of_hosts
+from simulator.deployment.launch_several_hosts import note_of_hosts
 from simulator.errors import NotModelledError
 from simulator.html.page import Block, CommandBlock, KeyFigure, KeyFigures, PageSection, Prose
 from simulator.plots.cost_plots import plot_costs
