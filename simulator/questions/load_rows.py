@@ -8,6 +8,7 @@ from dataclasses import replace
 from simulator.cost.scenario import Scenario
 from simulator.frames import Row
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
+from simulator.reports.arrival_load import rate_per_s
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
@@ -56,14 +57,14 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8, *, w
 def throughput_intervals(prediction: PredictionRange[Row], report: Report) -> Row:
     """Return the intervals of the throughputs, in tokens/s and requests/s.
 
-    In an open loop that keeps up they are None: throughput is the offered rate, which is given, not predicted. An
-    overloaded one has those of an offline run, and no upper end above the offered rate.
+    In an open loop that keeps up they are None: throughput is the offered rate, which is given, not predicted. Another
+    one has those of an offline run, and no upper end above the offered rate.
     """
     if prediction.regime != "open_loop":
         return intervals(prediction, THROUGHPUTS)
-    if not report.overloaded:
+    is_offered = report.is_settled if report.steady else not report.overloaded
+    if is_offered:
         return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
     found = dict(intervals(replace(prediction, regime="offline"), THROUGHPUTS))
-    offered_per_s = report.replicas * len(report.run.requests) / report.run.requests.arrival_s[-1]
-    most = max(1.0, offered_per_s / report.requests_per_s)
+    most = max(1.0, report.replicas * rate_per_s(report.run) / report.requests_per_s)
     return found | {f"{key}_high": min(found[f"{key}_high"], prediction.found[key] * most) for key in THROUGHPUTS}

@@ -128,13 +128,20 @@ def test_a_bound_inside_the_interval_is_a_doubt():
 
 
 def test_a_doubt_without_an_upper_end_is_good_english():
-    row = {"p95_ttft_ms": 300, "p95_ttft_ms_low": 185.0, "p95_ttft_ms_high": None, "slo_attainment": 1.0}
+    row = {
+        "p95_ttft_ms": 300,
+        "p95_ttft_ms_low": 185.0,
+        "p95_ttft_ms_high": None,
+        "slo_attainment": 1.0,
+        "overload": None,
+    }
     told = verdict(row, Slo({"ttft": 0.5}))
     assert told[1] == "Not for sure: TTFT p95 may be 185 ms or any more (500 allowed)."
 
 
 def test_a_verdict_is_of_the_quantile_that_the_slo_asks_for_and_rounds_nothing_to_it():
-    row = {"p95_ttft_ms": 300, "p99_ttft_ms_low": 400.0, "p99_ttft_ms_high": 600.0, "slo_attainment": 0.99896}
+    ends = {"p99_ttft_ms_low": 400.0, "p99_ttft_ms_high": 600.0}
+    row = {"p95_ttft_ms": 300, **ends, "slo_attainment": 0.99896, "overload": None}
     assert verdict(row, Slo({"ttft": 0.5}, 0.999)) == [
         "Breaks the SLO: 99.8% of requests keep every bound, 99.9% are asked for.",
         "Not for sure: TTFT p99 may be 400 to 600 ms (500 allowed).",
