@@ -62,7 +62,7 @@ def throughput_intervals(prediction: PredictionRange[Row], report: Report) -> Ro
     """
     if prediction.regime != "open_loop":
         return intervals(prediction, THROUGHPUTS)
-    is_offered = report.is_settled if report.steady else not report.overloaded
+    is_offered = report.is_as_offered if report.steady else not report.overloaded
     if is_offered:
         return {f"{key}_{end}": None for key in THROUGHPUTS for end in ENDS}
     found = dict(intervals(replace(prediction, regime="offline"), THROUGHPUTS))

@@ -1,5 +1,6 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -9,7 +10,7 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.frames import Framed, frame
-from simulator.reports.arrival_load import RunLength, loads
+from simulator.reports.arrival_load import RunLength, loads, rate_per_s
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
 from simulator.reports.overload import Overload, overload
 from simulator.reports.queue_growth import Queue
@@ -133,15 +134,31 @@ class Report(Framed):
         return self.within["all"] >= self.slo.share and self.overload is None
 
     @property
+    def _came_per_s(self) -> float:
+        """Rate of the counted arrivals in requests/s; infinity where all came at once."""
+        arrival_s = self.run.requests.arrival_s[self._kept]
+        span_s = float(arrival_s[-1] - arrival_s[0])
+        return (len(arrival_s) - 1) / span_s if span_s else math.inf
+
+    @property
+    def is_as_offered(self) -> bool:
+        """Whether throughput is the rate at which the counted requests came: of an open loop that goes on and keeps up.
+
+        So it is where the engines serve that rate: a few arrivals may have a higher one than was asked.
+        """
+        if not (self.steady and self.is_settled and self.length):
+            return False
+        return self.length.load.rho * self._came_per_s < rate_per_s(self.run)
+
+    @property
     def duration_s(self) -> float:
         """From the first counted arrival to the end of the last step, or until users have all that it made.
 
-        Of an open loop that goes on, as long as requests arrive: how long the last of them take is not its rate.
+        Of a load that is served as it comes (`is_as_offered`), as long as requests arrive: how long the last of them
+        take is not its rate.
         """
-        arrival_s = self.run.requests.arrival_s[self._kept]
-        span_s = float(arrival_s[-1] - arrival_s[0])
-        if self.steady and span_s and self.is_settled:
-            return span_s * len(arrival_s) / (len(arrival_s) - 1)
+        if self.is_as_offered:
+            return self.completed / self._came_per_s
         return self.run.seen_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property

@@ -263,7 +263,6 @@ def _prefix_cache_note(found: Found) -> str:
 def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     each = found.service
     run, report = each.run, each.report
-    is_over_arrivals = report.steady and report.is_settled
     counted = {
         "preemptions": int(run.preemptions.sum()),
         "restarts after failures": int(run.retries.sum()),
@@ -273,7 +272,7 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     }
     said = [
         f"{len(run.row):,} of {len(found.sent):,} requests served in {lasting(run.closed_s)}{_draws(each)}, "
-        f"{report.output_tokens_per_s:,.0f} output tokens/s{' while requests came' if is_over_arrivals else ''}; "
+        f"{report.output_tokens_per_s:,.0f} output tokens/s{' while requests came' if report.is_as_offered else ''}; "
         f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
