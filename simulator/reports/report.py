@@ -1,6 +1,5 @@
 """From a run to numbers: latencies with confidence intervals, throughput, goodput, SLO attainment, what was used."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -134,11 +133,11 @@ class Report(Framed):
         return self.within["all"] >= self.slo.share and self.overload is None
 
     @property
-    def _came_per_s(self) -> float:
-        """Rate of the counted arrivals in requests/s; infinity where all came at once."""
+    def _came_s(self) -> float:
+        """Seconds in which the counted requests came; the last stands for a gap, too. 0 where all came at once."""
         arrival_s = self.run.requests.arrival_s[self._kept]
-        span_s = float(arrival_s[-1] - arrival_s[0])
-        return (len(arrival_s) - 1) / span_s if span_s else math.inf
+        gaps = max(1, len(arrival_s) - 1)
+        return float(arrival_s[-1] - arrival_s[0]) * len(arrival_s) / gaps
 
     @property
     def is_as_offered(self) -> bool:
@@ -148,7 +147,7 @@ class Report(Framed):
         """
         if not (self.steady and self.is_settled and self.length):
             return False
-        return self.length.load.rho * self._came_per_s < rate_per_s(self.run)
+        return self.length.load.rho * self.completed < rate_per_s(self.run) * self._came_s
 
     @property
     def duration_s(self) -> float:
@@ -158,7 +157,7 @@ class Report(Framed):
         take is not its rate.
         """
         if self.is_as_offered:
-            return self.completed / self._came_per_s
+            return self._came_s
         return self.run.seen_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property
@@ -279,7 +278,7 @@ class Report(Framed):
 
         What is left at the end of a shorter run is most of it: its arrivals are no measure of what was served.
         """
-        if not self.length or self.length.load.rho >= 1 or self.overload:
+        if self.run.requests.concurrency or self.overload:
             return False
         return float(np.median(self.run.finished_s)) <= float(self.run.requests.arrival_s[-1])
 

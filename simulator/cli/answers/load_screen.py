@@ -64,7 +64,9 @@ def _is_endless(row: Row) -> bool:
 def _come(row: Row) -> str:
     """Return at which rate requests come, "" where they have none."""
     per_s = row["request_rate"]
-    return f"{per_s:g} requests/s come" if isinstance(per_s, float) else ""
+    if not isinstance(per_s, float):
+        return ""
+    return "1 request/s comes" if per_s == 1 else f"{per_s:g} requests/s come"
 
 
 def _overload(row: Row) -> list[str]:
