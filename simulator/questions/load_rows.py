@@ -19,6 +19,7 @@ THROUGHPUTS = {
     **{"output_throughput": "throughput_out_tok_s", "total_token_throughput": "throughput_total_tok_s"},
     **{"request_throughput": "req_s", "input_throughput": "throughput_in_tok_s"},
 }
+OF_ASKED = "_of_asked"  # after the key of a throughput: of no more than the asked rate
 STATS = ("mean", *QUANTILES)
 PREDICTED = {f"{stat}_{name}_ms": f"{stat} {metric}" for name, metric in METRICS.items() for stat in STATS} | {
     "tokens_per_s_user": "1/tpot_ms"
@@ -34,7 +35,7 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8, *, w
     """
     row: Row = vllm_result(report) if with_details else figures(report)
     if level is None:
-        return row
+        return {**row, **_of_asked(row, report)}
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def rerun(step_factor: float) -> Row:
@@ -51,7 +52,20 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8, *, w
         again=rerun,
         with_cache=with_cache if scenario.cache_decides(report) else None,
     )
-    return {**row, **intervals(prediction, PREDICTED), **throughput_intervals(prediction, report)}
+    row = {**row, **intervals(prediction, PREDICTED), **throughput_intervals(prediction, report)}
+    return {**row, **_of_asked(row, report)}
+
+
+def _of_asked(row: Row, report: Report) -> Row:
+    """Return the throughputs of a run at the highest rate within the SLO, of no more than the asked rate.
+
+    Whoever asked for less than that has no use for more. Empty for all other runs.
+    """
+    if not report.is_limited:
+        return {}
+    ends = ("", *(f"_{end}" for end in ENDS if f"{next(iter(THROUGHPUTS))}_{end}" in row))
+    beyond = max(1.0, report.of_asked)
+    return {f"{key}{OF_ASKED}{end}": row[f"{key}{end}"] / beyond for key in THROUGHPUTS for end in ends}
 
 
 def throughput_intervals(prediction: PredictionRange[Row], report: Report) -> Row:

@@ -191,8 +191,7 @@ class Report(Framed):
         return int(self.run.requests.output_tokens[self._kept].sum())
 
     def _mean(self, value: Callable[["Report"], float]) -> float:
-        served = self.replicas / max(1.0, self.of_asked)  # no more is served than is asked
-        return served * float(np.mean([value(each) for each in (self, *self.draws)]))
+        return self.replicas * float(np.mean([value(each) for each in (self, *self.draws)]))
 
     @property
     def requests_per_s(self) -> float:

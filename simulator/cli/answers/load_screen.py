@@ -9,6 +9,7 @@ from simulator.cli.answers.load_columns import loads
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
 from simulator.cost.scenario import Scenario
+from simulator.cost.slo_rate import MOST_OF_ASKED
 from simulator.questions.load_rows import STATS
 from simulator.reports.overload import QUEUES
 from simulator.reports.slo import Slo
@@ -29,7 +30,9 @@ def sent_load(scenario: Scenario, row: Row) -> str:
     if RUN_AT not in row:
         return scenario.workload.describe()
     run_per_s, asked_per_s = (row[key] / scenario.shares for key in (RUN_AT, "request_rate"))
-    return f"{scenario.workload.at_rate(float(f'{run_per_s:.3g}')).describe()}; {asked_per_s:g}/s were asked"
+    is_capped = math.isclose(run_per_s, MOST_OF_ASKED * asked_per_s)
+    most = f", and no more than {MOST_OF_ASKED:g} times as many are tried" if is_capped else ""
+    return f"{scenario.workload.at_rate(float(f'{run_per_s:.3g}')).describe()}; {asked_per_s:g}/s were asked{most}"
 
 
 def verdict(row: Row, slo: Slo) -> list[str]:
