@@ -79,6 +79,25 @@ def test_steps_that_grow_less_and_less_are_not_taken_to_grow_for_ever():
     assert summarize(run).overload is None
 
 
+@pytest.mark.parametrize("burstiness", [0.25, 1.0])
+def test_a_load_of_80_percent_is_rarely_said_to_overload_a_longer_run(burstiness):
+    """Of 64 sequences, whose outputs are exponential: 1,000 are the fewest of which chance decides less than that."""
+    table = StepTable(np.full(4097, 0.010), np.zeros(257), np.zeros(5))
+    limits = ONE_AT_A_TIME._replace(max_num_seqs=64, max_num_batched_tokens=4096, num_blocks=1 << 16)
+
+    def said(load: float, seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        outputs = np.ceil(rng.exponential(40.0, 300)).astype(np.int64)
+        come = OpenLoop(load * 64 / 0.4, burstiness)
+        run = simulate(
+            limits, table, Requests(come.times_s(300, rng), np.ones(300), outputs, asked_per_s=come.rate_per_s)
+        )
+        return summarize(run).overload is not None
+
+    assert np.mean([said(0.8, seed) for seed in range(40)]) <= 0.05
+    assert np.mean([said(1.5, seed) for seed in range(40)]) >= 0.95
+
+
 def test_links_that_are_too_slow_are_overloaded_however_few_requests_come():
     """A prompt of 4,000 tokens is 0.524 GB, and 1 ms: 8 a second are 2.1 s of each of two links of 1 GB/s."""
     busy = 8 * (4000 * 131_072 / 1e9 + 1e-3) / 2
