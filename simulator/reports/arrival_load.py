@@ -16,7 +16,6 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
-from simulator.workloads.workload import Requests
 
 ENOUGH = 500  # times 1 / (1 - rho)^2: the shortest runs whose 95 % intervals contain the truth nine times in ten
 QUEUES = 30  # of a full engine: so many that their own spread tells their error, nine times in ten
@@ -150,7 +149,7 @@ def arrival_load(run: Run) -> ArrivalLoad:
         request_s = request_s + float(decodes.sum()) / count * (each_s + step_s / at_once)
         seen_s = float(decodes.sum()) / count * (each_s * min(most, decodes.max()) + step_s) / most
     engine_per_s = come_per_s / run.engines
-    rho, least = engine_per_s * float(request_s[-1]), engine_per_s * _least_s(run.requests, prompt_s, seen_s)
+    rho, least = engine_per_s * float(request_s[-1]), engine_per_s * _least_s(run, prompt_s, seen_s)
     if rho >= 1:
         return ArrivalLoad(rho, 1.0, math.inf, least)
     logs = np.cumsum(np.log(np.append(1.0, engine_per_s * request_s)))
@@ -159,12 +158,12 @@ def arrival_load(run: Run) -> ArrivalLoad:
     return ArrivalLoad(rho, found.full_share, found.waiting / engine_per_s, least)
 
 
-def _least_s(requests: Requests, prompt_s: float, decode_s: float) -> float:
+def _least_s(run: Run, prompt_s: float, decode_s: float) -> float:
     """Return the mean seconds of prompt and decodes per request, less two standard errors; NaN of a single one.
 
     A request has its share of both by its tokens.
     """
-    prompts, outputs = requests.prompt_tokens, requests.output_tokens
+    prompts, outputs = run.requests.prompt_tokens, run.requests.output_tokens
     each_s = prompt_s * prompts / prompts.mean() + decode_s * outputs / outputs.mean()
     return float(each_s.mean() - 2 * each_s.std(ddof=1) / math.sqrt(len(each_s))) if len(each_s) > 1 else math.nan
 

@@ -20,8 +20,8 @@ from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Requests, Workload
-from tests.cost.test_bounds import CASES, replica
 from tests.support.queues import ONE_AT_A_TIME
+from tests.support.replicas import CASES, replica
 
 ROUNDING = 1 + 1e-9
 LLAMA = deploy("llama-3.1-8b", "h100-sxm")
