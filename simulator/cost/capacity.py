@@ -193,8 +193,8 @@ def what_breaks(report: Report) -> str:
     """Say which bound of the SLO a run breaks most (`Report.worst_bound`), and in how many requests."""
     if report.rejected_share > 1 - report.slo.share:
         return f"{report.rejected_share:.1%} are rejected: {report.run.rejected.in_words()}"
-    if report.overloaded:
-        return "the queue grows without end"
+    if report.overload:
+        return report.overload.because
     metric = report.worst_bound
     missed = f"{1 - report.within[metric]:.1%} miss {metric.upper()} <= {report.slo.bounds_s[metric] * 1e3:g} ms"
     kept = math.floor(1e3 * report.within["all"]) / 1e3  # rounded down: 94.96 % must not print as the 95 % asked for

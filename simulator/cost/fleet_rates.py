@@ -166,9 +166,7 @@ class FleetRates:
         load: Workload = replace(scenario.workload, request_count=max(PROBE_REQUESTS, round(10 * in_flight * replicas)))
 
         def at(rate_per_s: float) -> bool:
-            seen = self.report(service, load.at_rate(rate_per_s))
-            overloaded = seen.report.overloaded or seen.decode_queue_growth_per_s > 0
-            return seen.within_share >= scenario.slo.share and not overloaded
+            return self.report(service, load.at_rate(rate_per_s)).meets_slo
 
         return at
 

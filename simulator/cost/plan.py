@@ -58,7 +58,8 @@ class FleetMonth(NamedTuple):
 class FleetCheck(NamedTuple):
     """A fleet simulated around the busiest window of a month, on other random numbers than the search for it.
 
-    `within` is the share of requests that keep the SLO, `within_one_less` the same with one replica less.
+    `within` is the share of requests that keep the SLO, which is demanded of a share `share`, and `keeps` whether the
+    fleet does: one whose queue grows without end keeps none. `within_one_less`, `keeps_one_less`: with a replica less.
     """
 
     kind: FleetKind
@@ -67,11 +68,8 @@ class FleetCheck(NamedTuple):
     within: float
     within_one_less: float | None
     share: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the demanded share of requests keeps the SLO."""
-        return self.within >= self.share
+    keeps: bool
+    keeps_one_less: bool | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,9 +167,9 @@ class FleetPlan(Framed):
         `more_seed`: beyond the seed of the search, for random numbers other than its own.
         """
         most, seed = self.most_at(month), self.scenario.workload.seed + more_seed
-        within = self._within(kind, month, most, seed)
-        less = self._within(kind, month, most - 1, seed) if most > self.sizing.least else None
-        return FleetCheck(kind, month, most, within, less, self.scenario.slo.share)
+        within, keeps = self._within(kind, month, most, seed)
+        less = self._within(kind, month, most - 1, seed) if most > self.sizing.least else (None, None)
+        return FleetCheck(kind, month, most, within, less[0], self.scenario.slo.share, keeps, less[1])
 
     @property
     def busiest(self) -> int:
@@ -199,12 +197,14 @@ class FleetPlan(Framed):
         except WorkloadError:
             return None
 
-    def _within(self, kind: FleetKind, month: int, replicas: int, seed: int) -> float:
+    def _within(self, kind: FleetKind, month: int, replicas: int, seed: int) -> tuple[float, bool]:
+        """Return the share of requests that keep the SLO, and whether the fleet does."""
         arrivals, span_s = self._busiest(kind, month)
         count = max(1, min(CHECKED_REQUESTS, round(arrivals.expected(span_s))))
         load = replace(self.scenario.workload, arrivals=arrivals, request_count=count, seed=seed)
         scaler = self._autoscaler(month, replicas) if kind == "autoscaled" else None
-        return self.rates.report(self.rates.service(replicas, scaler), load).within_share
+        seen = self.rates.report(self.rates.service(replicas, scaler), load)
+        return seen.within_share, seen.meets_slo
 
     def _busiest(self, kind: FleetKind, month: int) -> tuple[OpenLoop | RateCurve, float]:
         """Return the arrivals of a check and its length in seconds."""
@@ -330,7 +330,7 @@ def cheapest(plans: Iterable[FleetPlan]) -> Picked | None:
         _, kind_place, place, raises, each = heapq.heappop(waiting)
         kind = KINDS[kind_place]
         check = each.check(kind, each.busiest)
-        if check.holds:
+        if check.keeps:
             return Picked(each, check, tuple(failed))
         failed.append(check)
         if kind != "autoscaled" and raises < RAISES:

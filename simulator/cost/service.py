@@ -16,7 +16,6 @@ from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
 from simulator.reports.batch_means import Statistic, mean_of, statistic
 from simulator.reports.latency_breakdown import saved_prefill_s
-from simulator.reports.queue_growth import GROWTH_SHARE, LEAST_GROWTH
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
@@ -208,28 +207,14 @@ class ServiceReport:
         return float(np.mean([own, *(each.within_share for each in self.draws)]))
 
     @property
+    def meets_slo(self) -> bool:
+        """Whether the demanded share of all requests keeps every bound and nothing queues for ever."""
+        return self.within_share >= self.report.slo.share and self.report.overload is None
+
+    @property
     def busy_share(self) -> float:
         """Share of the paid time in which steps ran, averaged over pipeline stages, 0 to 1."""
         return self.run.busy_s / (self.run.paid_s * self.run.stages) if self.run.paid_s else 0.0
-
-    @cached_property
-    def decode_queue_growth_per_s(self) -> float:
-        """Growth of the decode pool's queue in requests/s, while the second half of the requests arrived.
-
-        The slope of a straight line through the waiting requests at each decode step, times the decode replicas. 0
-        where the queue emptied, where it grew by no more than that of a stable engine may (queue_growth.GROWTH_SHARE,
-        LEAST_GROWTH), and without disaggregation.
-        The queue before the first token is `report.queue_growth_per_s`.
-        """
-        run, arrival_s = self.run, self.run.requests.arrival_s
-        half_s, last_s = arrival_s[len(arrival_s) // 2], arrival_s[-1]
-        steps = run.steps[(run.steps.start_s >= half_s) & (run.steps.start_s <= last_s)]
-        steps = steps[steps.replica >= self.service.prefill_replicas]
-        if not self.service.prefill_replicas or len(steps) < 2 or not steps.waiting.all():
-            return 0.0
-        slope = np.polyfit(steps.start_s - half_s, steps.waiting, 1)[0] * (run.replicas - self.service.prefill_replicas)
-        least = max(GROWTH_SHARE * len(arrival_s) / 2, LEAST_GROWTH)
-        return float(slope) if slope * (last_s - half_s) > least else 0.0
 
     def describe(self) -> str:
         """Describe the service in one line: replicas, deployment, engine and router."""

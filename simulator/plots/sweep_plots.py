@@ -64,8 +64,7 @@ class Sweep:
 
     def keeps_slo(self, place: int) -> bool:
         """Whether the load of a row keeps the SLO."""
-        row = self.rows[place]
-        return not row["overloaded"] and (row["slo_attainment"] or 0.0) >= self.slo.share
+        return bool(self.rows[place]["meets_slo"])
 
     def kept(self, places: Sequence[int]) -> list[int]:
         """Return the places of a curve to mark: of a load the knee, up to which the SLO is kept; else all that keep it.

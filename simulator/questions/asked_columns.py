@@ -14,7 +14,7 @@ def asked_columns(scenario: Scenario, rate: float | None, report: Report) -> Row
     """Return what was asked, with the keys of a result file of `vllm bench serve` and those of the deployment.
 
     `rate` is in requests/s, None where all requests come at once or in a closed loop; `request_rate` is then "inf".
-    `request_rate_within_slo`: at which a load with --within-slo was run.
+    `request_rate_within_slo`: at which a load with --within-slo was run; its figures are of that rate.
     """
     workload, lengths = scenario.workload, scenario.workload.lengths
     burstiness = getattr(workload.arrivals, "burstiness", None)

@@ -164,7 +164,6 @@ def _figures(found: Answer, level: float, site: Site) -> Row:
         **load_row(scenario, found.report, level),
         "asked_rate_per_s": found.rate_per_s,
         "slo": str(scenario.slo),
-        "meets_slo": found.report.meets_slo,
         "replicas": found.replicas,
         "capacity_per_s": found.capacity.rate_per_s,
         "load_of_capacity": found.rate_per_s / found.replicas / found.capacity.rate_per_s if found.replicas else None,

@@ -14,23 +14,18 @@ from simulator.workloads.arrivals import ClosedLoop
 
 
 def load_notes(scenario: Scenario, report: Report) -> list[str]:
-    """Return sentences about one simulated load: throughput, what limits it, what was rejected, whether it piles up."""
+    """Return sentences about one simulated load: throughput, what limits it, what was rejected, what grows."""
     rejected = rejection_notes(each.run for each in (report, *report.draws))
     if report.endless:
         grows = f"grow with the queue, by {report.queue_growth_per_s:.3g} requests per second"
         return [f"TTFT, E2EL and queue time {grows}: a p95 of them does not exist.", *rejected]
-    said = [
+    return [
         f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
         f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",
         *rejected,
         *_computed_anew(scenario),
         *_never_together(scenario),
-        *_soon_overloaded(report),
     ]
-    if report.overloaded:
-        grew = f"in the second half of the trace the queue grew by {report.queue_growth_per_s:.3g} requests per second"
-        said.append(f"OVERLOADED, {grew}; a longer trace would have other percentiles.")
-    return said
 
 
 def _computed_anew(scenario: Scenario) -> list[str]:
@@ -47,13 +42,6 @@ def _never_together(scenario: Scenario) -> list[str]:
     if sent >= asked:
         return []
     return [f"At most {sent:,} of {asked:,} are in flight: no more requests are sent (--num-prompts)."]
-
-
-def _soon_overloaded(report: Report) -> list[str]:
-    """Say where a run is too short to show that its queue grows without end."""
-    if report.overloaded or not report.length or report.length.load.requests_needed < math.inf:
-        return []
-    return ["The requests come faster than full steps serve them: a longer run is OVERLOADED (--num-prompts)."]
 
 
 def load_remarks(scenario: Scenario, report: Report) -> list[str]:
@@ -110,7 +98,7 @@ def _too_short(length: RunLength) -> str:
     """Return why a run states no half-widths, and what would."""
     needed = length.load.requests_needed
     if needed == math.inf:
-        return "no ±: the requests come faster than full steps would serve them."
+        return "no ±: the requests come as fast as full steps would serve them, or faster."
     return f"no ±: at this load it takes {_rounded_up(needed)} requests to tell how far a run is off (--num-prompts)."
 
 

@@ -8,12 +8,14 @@ well, as it takes only the mean work per request. Source: W. Whitt, Planning que
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from simulator.arrays import Floats
 from simulator.simulation.engine_loop import Run
+from simulator.simulation.fleet_run import FleetRun
 
 ENOUGH = 500  # times 1 / (1 - rho)^2: the shortest runs whose 95 % intervals contain the truth nine times in ten
 QUEUES = 30  # of a full engine: so many that their own spread tells their error, nine times in ten
@@ -23,6 +25,7 @@ OFTEN = 0.01  # of the steps
 class ArrivalLoad(NamedTuple):
     """Load of an engine, 1 saturates it; share of the requests that find it full; their wait, the mean over all.
 
+    `least`: the load at least, by steps that were seen (`_least`).
     In M/M/1 the mean wait of n requests has the relative variance 4 / (n (1 - rho)^2) near saturation (Whitt, 1989), as
     of so many independent queues. Where only a share f of the requests find the engine full, queues are those of M/M/1
     but come f times as often: T = n f (1 - rho)^2 / 4 of them, each as long as it happens to be.
@@ -31,6 +34,7 @@ class ArrivalLoad(NamedTuple):
     rho: float
     full_share: float
     wait_s: float
+    least: float = 0.0
 
     @property
     def requests_needed(self) -> float:
@@ -93,6 +97,28 @@ class RunLength(NamedTuple):
         return not queues or half_width >= waits * math.sqrt(2 / queues)
 
 
+def rate_per_s(run: Run) -> float:
+    """Return the requests/s that come and are not rejected: as asked, or those that came, over their time.
+
+    Infinity where all came at once.
+    """
+    requests, count = run.requests, len(run.requests)
+    if requests.asked_per_s:
+        return requests.asked_per_s * count / (count + len(run.rejected))
+    span_s = float(requests.arrival_s[-1] - requests.arrival_s[0])
+    return count / span_s if span_s else math.inf
+
+
+def loads(run: Run) -> dict[Literal["requests", "decoding"], ArrivalLoad]:
+    """Return the loads of a run, of one engine of each pool, by what waits for it: new requests, or those to decode."""
+    if not isinstance(run, FleetRun) or not run.prefill_replicas:
+        return {"requests": arrival_load(run)}
+    prefills = run.steps.replica < run.prefill_replicas
+    first = replace(run, steps=run.steps[prefills], replicas=run.prefill_replicas)
+    second = replace(run, steps=run.steps[~prefills], replicas=run.replicas - run.prefill_replicas)
+    return {"requests": arrival_load(first), "decoding": arrival_load(second)}
+
+
 def arrival_load(run: Run) -> ArrivalLoad:
     """Return the load of a run, of one of its engines.
 
@@ -103,12 +129,15 @@ def arrival_load(run: Run) -> ArrivalLoad:
 
     and rho = rate of arrivals / mu(most). n is a birth-death process (Kleinrock, Queueing Systems, volume 1, section
     3.2): Erlang's formula C for servers that slow each other down. All is infinite where all requests came at once.
+
+    Steps of more sequences than a short run had may grow by less than that line does: those of a mixture of experts
+    read no expert twice. So `least` takes a full step to last no longer than the fullest that was seen.
     """
-    count, arrival_s = len(run.requests), run.requests.arrival_s
-    span_s = float(arrival_s[-1] - arrival_s[0])
-    if not span_s:
+    count, come_per_s = len(run.requests), rate_per_s(run)
+    if not math.isfinite(come_per_s):
         return ArrivalLoad(math.inf, 1.0, math.inf)
-    request_s = np.full(1, float(run.steps.prompt_s.sum()) / count)
+    prompt_s = float(run.steps.prompt_s.sum()) / count
+    request_s, seen_s = np.full(1, prompt_s), 0.0
     steps = run.steps[run.steps.decodes > 0]
     if len(steps):
         decodes, alone_s = steps.decodes.astype(np.float64), steps.seconds - steps.prompt_s
@@ -118,14 +147,25 @@ def arrival_load(run: Run) -> ArrivalLoad:
         most = _most_at_once(run)
         at_once = np.append(np.arange(1.0, math.ceil(most)), most)
         request_s = request_s + float(decodes.sum()) / count * (each_s + step_s / at_once)
-    rate_per_s = count / span_s / run.engines
-    rho = rate_per_s * float(request_s[-1])
+        seen_s = float(decodes.sum()) / count * (each_s * min(most, decodes.max()) + step_s) / most
+    engine_per_s = come_per_s / run.engines
+    rho, least = engine_per_s * float(request_s[-1]), engine_per_s * _least_s(run, prompt_s, seen_s)
     if rho >= 1:
-        return ArrivalLoad(rho, 1.0, math.inf)
-    logs = np.cumsum(np.log(np.append(1.0, rate_per_s * request_s)))
+        return ArrivalLoad(rho, 1.0, math.inf, least)
+    logs = np.cumsum(np.log(np.append(1.0, engine_per_s * request_s)))
     spread = max(1.0, _variance(run) / _birth_death(logs, rho).variance)
     found = _birth_death(logs / spread, rho ** (1 / spread))
-    return ArrivalLoad(rho, found.full_share, found.waiting / rate_per_s)
+    return ArrivalLoad(rho, found.full_share, found.waiting / engine_per_s, least)
+
+
+def _least_s(run: Run, prompt_s: float, decode_s: float) -> float:
+    """Return the mean seconds of prompt and decodes per request, less two standard errors; NaN of a single one.
+
+    A request has its share of both by its tokens.
+    """
+    prompts, outputs = run.requests.prompt_tokens, run.requests.output_tokens
+    each_s = prompt_s * prompts / prompts.mean() + decode_s * outputs / outputs.mean()
+    return float(each_s.mean() - 2 * each_s.std(ddof=1) / math.sqrt(len(each_s))) if len(each_s) > 1 else math.nan
 
 
 def _most_at_once(run: Run) -> float:

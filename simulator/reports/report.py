@@ -9,8 +9,9 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.frames import Framed, frame
-from simulator.reports.arrival_load import RunLength, arrival_load
+from simulator.reports.arrival_load import RunLength, loads, rate_per_s
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
+from simulator.reports.overload import Overload, overload
 from simulator.reports.queue_growth import Queue
 from simulator.reports.slo import Slo
 from simulator.reports.token_gaps import pooled_gaps
@@ -86,7 +87,9 @@ class Report(Framed):
     @cached_property
     def length(self) -> RunLength | None:
         """What confidence intervals of the run are worth; None of a closed loop: its queue cannot grow."""
-        return None if self.run.requests.concurrency else RunLength(self.completed, arrival_load(self.run))
+        if self.run.requests.concurrency:
+            return None
+        return RunLength(self.completed, max(loads(self.run).values(), key=lambda load: load.rho))
 
     @property
     def _length_of_tpot(self) -> RunLength | None:
@@ -119,26 +122,42 @@ class Report(Framed):
         """
         latencies = self.latencies_s
         bounds_s = {name: bound for name, bound in self.slo.bounds_s.items() if not np.isnan(latencies[name]).all()}
-        if self.overloaded or not bounds_s:
+        if self.overload or not bounds_s:
             return ""
         times = {name: np.nanquantile(latencies[name], self.slo.share) / bound for name, bound in bounds_s.items()}
         return min(times, key=lambda name: (self.within[name], -times[name]))
 
     @property
     def meets_slo(self) -> bool:
-        """Whether the demanded share of requests keeps every bound and no queue grows without end."""
-        return self.within["all"] >= self.slo.share and not self.overloaded
+        """Whether the demanded share of requests keeps every bound and nothing queues for ever, in a longer run too."""
+        return self.within["all"] >= self.slo.share and self.overload is None
+
+    @property
+    def _came_s(self) -> float:
+        """Seconds in which the counted requests came; the last stands for a gap, too. 0 where all came at once."""
+        arrival_s = self.run.requests.arrival_s[self._kept]
+        gaps = max(1, len(arrival_s) - 1)
+        return float(arrival_s[-1] - arrival_s[0]) * len(arrival_s) / gaps
+
+    @property
+    def is_as_offered(self) -> bool:
+        """Whether throughput is the rate at which the counted requests came: of an open loop that goes on and keeps up.
+
+        So it is where the engines serve that rate: a few arrivals may have a higher one than was asked.
+        """
+        if not (self.steady and self.is_settled and self.length):
+            return False
+        return self.length.load.rho * self.completed < rate_per_s(self.run) * self._came_s
 
     @property
     def duration_s(self) -> float:
         """From the first counted arrival to the end of the last step, or until users have all that it made.
 
-        Of an open loop that goes on, as long as requests arrive: how long the last of them take is not its rate.
+        Of a load that is served as it comes (`is_as_offered`), as long as requests arrive: how long the last of them
+        take is not its rate.
         """
-        arrival_s = self.run.requests.arrival_s[self._kept]
-        span_s = float(arrival_s[-1] - arrival_s[0])
-        if self.steady and span_s and not (self.run.requests.concurrency or self.overloaded):
-            return span_s * len(arrival_s) / (len(arrival_s) - 1)
+        if self.is_as_offered:
+            return self._came_s
         return self.run.seen_s - float(self.run.requests.arrival_s[self.skipped])
 
     @property
@@ -172,8 +191,7 @@ class Report(Framed):
         return int(self.run.requests.output_tokens[self._kept].sum())
 
     def _mean(self, value: Callable[["Report"], float]) -> float:
-        served = self.replicas / max(1.0, self.of_asked)  # no more is served than is asked
-        return served * float(np.mean([value(each) for each in (self, *self.draws)]))
+        return self.replicas * float(np.mean([value(each) for each in (self, *self.draws)]))
 
     @property
     def requests_per_s(self) -> float:
@@ -232,30 +250,41 @@ class Report(Framed):
         return float(np.average(self.run.steps.running, weights=self.run.steps.seconds)) if self.run.busy_s else 0.0
 
     @cached_property
-    def _queue(self) -> Queue:
-        return Queue(self.run)
-
-    @cached_property
     def queue_growth_per_s(self) -> float:
         """Requests/s by which the queues of all replicas grew over the second half of the arrivals; 0 in a closed loop.
 
-        Of an overloaded run whose arrivals were drawn at a rate: that rate less what is served, since a few draws have
-        another rate.
+        Of an overload what it grows by without end. Where the arrivals of an overloaded run were drawn at a rate: that
+        rate less what is served, since a few draws have another rate.
         """
-        asked_per_s = self.run.requests.asked_per_s
-        if asked_per_s and self.overloaded:
+        found, asked_per_s = self.overload, self.run.requests.asked_per_s
+        if found and found.is_seen and found.queueing == "requests" and asked_per_s:
             return max(0.0, self.replicas * asked_per_s * (1 - self.rejected_share) - self.requests_per_s)
-        return self.replicas * self._queue.growth_per_s
+        return self.replicas * (found.growth_per_s if found else Queue(self.run).growth_per_s)
 
     @cached_property
-    def overloaded(self) -> bool:
-        """Whether the queue grows without end (`Queue.grows`)."""
-        return self._queue.grows
+    def overload(self) -> Overload | None:
+        """What queues for ever, in this run or in a longer one; None where the engines keep up."""
+        return overload([each.run for each in (self, *self.draws)])
 
     @property
-    def endless(self) -> bool:
-        """Whether latencies depend on how long one looks: then they have no mean and no percentiles."""
-        return self.overloaded and self.steady
+    def overloaded(self) -> bool:
+        """Whether a queue grows without end in this run."""
+        return self.overload is not None and self.overload.is_seen
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """Whether requests are served as they come: an open loop that keeps up, half of it served while others came.
+
+        What is left at the end of a shorter run is most of it: its arrivals are no measure of what was served.
+        """
+        if self.run.requests.concurrency or self.overload:
+            return False
+        return float(np.median(self.run.finished_s)) <= float(self.run.requests.arrival_s[-1])
+
+    @property
+    def endless(self) -> tuple[str, ...]:
+        """Names of the latencies that depend on how long one looks: they have no mean and no percentiles."""
+        return self.overload.growing if self.overload and self.overload.is_seen and self.steady else ()
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the latencies in seconds: a row each for TTFT, TPOT, ITL, E2EL and queue time, a column a statistic.
@@ -279,10 +308,10 @@ def summarize(
 ) -> Report:
     """Summarise a run; `steady` drops the warm-up of a process that has a steady state.
 
-    A replayed trace has none, nor has a queue that grows: what arrives late is served much later, so a rate without the
-    first requests would count the time that others take.
+    A replayed trace has none, nor has a queue that grows, nor a run that is hardly longer than a request: what arrives
+    late is served much later, so a rate without the first requests would count the time that others take.
     """
     whole = Report(run, slo or Slo(), 0, request_s, network_s, steady)
-    if not steady or whole.overloaded:
+    if not steady or not whole.is_settled:
         return whole
     return replace(whole, skipped=warm_up(run.finished_s - run.requests.arrival_s))

@@ -8,19 +8,23 @@ import numpy as np
 
 from simulator.reports.report import Report
 
-GROWING = ("ttft", "e2el", "queue")  # with the queue; TPOT and ITL of a full engine settle
-
 
 def vllm_result(report: Report) -> dict[str, Any]:
-    """Return a report under the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own."""
+    """Return a report under the keys of `vllm bench serve --save-result` (milliseconds) and, beside them, our own.
+
+    `overloaded`: a queue grows without end in this run; `overload`: what queues then, or would in a longer run. One
+    that it would has no part in `meets_slo`, and `queue_growth_per_s` is what it would grow by.
+    """
     told = bool(report.slo.bounds_s) and not report.endless
     return {
         **_mean_of_draws(_counts, report),
         **figures(report),
         **_half_widths(report),
+        "overload": report.overload and report.overload.queueing,
+        "meets_slo": report.meets_slo,
         "slo_attainment": report.within["all"] if told else None,
         **{
-            f"slo_attainment_{name}": None if _grows(name, report) else report.within[name]
+            f"slo_attainment_{name}": None if name in report.endless else report.within[name]
             for name in report.slo.bounds_s
         },
     }
@@ -31,11 +35,6 @@ def figures(report: Report) -> dict[str, float | None]:
     latencies = _latencies(report)
     tpot_ms = latencies["mean_tpot_ms"]
     return {**_mean_of_draws(_rates, report), **latencies, "tokens_per_s_user": 1e3 / tpot_ms if tpot_ms else None}
-
-
-def _grows(name: str, report: Report) -> bool:
-    """Whether a metric grows with the length of the run, so that it has no value."""
-    return report.endless and name in GROWING
 
 
 def _mean_of_draws(keys_of: Callable[[Report], dict[str, Any]], report: Report) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def _latencies(report: Report) -> dict[str, float | None]:
     """Return mean, quantiles and standard deviation of each metric; None where it grows with the run."""
     found: dict[str, float | None] = {}
     for name, stat in report.metrics.items():
-        unknown = _grows(name, report)
+        unknown = name in report.endless
         for measure, value in {**stat.values, "std": stat.std}.items():
             found[f"{measure}_{name}_ms"] = None if unknown else _number(value * 1e3)
     return found
@@ -95,7 +94,7 @@ def _half_widths(report: Report) -> dict[str, float | None]:
     """Return half of the 95 % confidence interval of each mean and quantile, of a run that is long enough to tell."""
     found: dict[str, float | None] = {}
     for name, stat in report.metrics.items():
-        unknown = _grows(name, report)
+        unknown = name in report.endless
         for measure, value in stat.half_widths.items():
             found[f"{measure}_{name}_ms_half_width"] = None if unknown else _number(value * 1e3)
     return found

@@ -333,10 +333,12 @@ def _run(fleet: Fleet, requests: Requests, f: FleetState, found: tuple[Table, Ta
         replica=calls.engine[kept] // fleet.pool.stages,
         retries=calls.retries[kept],
         timeouts=calls.timeouts[kept],
+        transfer_s=calls.transfer_s[kept] * (calls.output_tokens[kept] > 1),
         abandoned=given_up,
         abandoned_s=rows.arrival_s[given_up],
         events=found[1],
         replicas=fleet.replicas,
+        prefill_replicas=fleet.prefill_replicas,
         stages=fleet.pool.stages,
         closed_s=max(float(f.loop.clock_s), float(np.nanmax(rows.finished_s[kept]))),
     )

@@ -21,17 +21,20 @@ class FleetRun(Run):
     (abandoned,): `abandoned` is its row (int64) and `abandoned_s` when it was first sent (float64; infinity for a turn
     after an abandoned one). `steps` have the columns `replica` and `work_s`, the seconds that all pipeline stages
     together take. `events` are changes of a replica's state; `replicas` and `stages` are counts, `closed_s` is the time
-    of the last event.
+    of the last event. The first `prefill_replicas` only prefill; `transfer_s`, shape (finished,), float64: how long the
+    KV cache of each request takes one of their links (0 without, and for one token).
     """
 
     row: Ints
     replica: Ints
     retries: Ints
     timeouts: Ints
+    transfer_s: Floats
     abandoned: Ints
     abandoned_s: Floats
     events: Table
     replicas: int
+    prefill_replicas: int
     closed_s: float
 
     @property

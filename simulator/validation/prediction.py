@@ -10,7 +10,7 @@ from simulator.errors import InfercastError, NotModelledError, WorkloadError
 from simulator.frames import Row
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.batch_rows import batch_row
-from simulator.questions.load_rows import load_row
+from simulator.questions.load_rows import OF_ASKED, THROUGHPUTS, load_row
 from simulator.reports.report import Report
 from simulator.validation.benchfiles.rows import POOLED
 from simulator.validation.loads import Question, about_metric, question_of
@@ -74,6 +74,8 @@ class Asked:
             pooled = "pooled" in stat or self.placed.recipe.pools_gaps
             return f"{statistic}_{'itl' if pooled else 'tpot'}_ms", 1.0
         key = LOAD_KEYS[metric]
+        if self.question.run.within_slo and key in THROUGHPUTS:
+            return f"{key}{OF_ASKED}", 1.0
         return (f"{statistic}_{key}" if key.endswith("_ms") else key), 1.0
 
     def answer(self, level: float | None = None) -> "Answered":

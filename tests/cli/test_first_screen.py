@@ -1,5 +1,7 @@
 """The first screen of a command is the answer in sentences and a table or two; --details has everything."""
 
+import re
+
 import pytest
 
 from simulator.cli.answers.load_screen import verdict
@@ -88,6 +90,42 @@ def test_overloaded_loads_are_said_and_have_no_ttft():
     assert "overloaded" not in printed("simulate", *PLACE, *load, "--rate", "1,2")
 
 
+def test_a_run_too_short_to_show_its_overload_says_so_first_in_simulate_and_in_a_fleet():
+    """The first 200 of requests whose queue grows without end: one place for each of them."""
+    load = ("--isl", "10", "--osl", "1000", "--num-prompts", "200", "--slo", "ttft:5s")
+    for command in ("simulate", "fleet"):
+        options = ("--replicas", "1") if command == "fleet" else ()
+        told = unwrapped(printed(command, *PLACE, *load, *options, "--rate", "300"))
+        assert told.startswith("Keeps the SLO for these 200 requests alone: 100.0% of requests keep every bound, 95% ")
+        assert re.search(r"A longer run is overloaded: 300 requests/s come, full steps serve [\d.]+ at most\.", told)
+        assert "overloaded" not in printed(command, *PLACE, *load, *options, "--rate", "0.5")
+    several = unwrapped(printed("simulate", *PLACE, *load, "--rate", "0.5,300"))
+    assert several.startswith("1 of 2 keeps the SLO")
+    assert "1 of 2 would be, if more were sent: requests come faster than they are served." in several
+    [row] = answer("simulate", *PLACE, *load, "--rate", "300")["simulations"]
+    assert (row["overload"], row["overloaded"], row["meets_slo"]) == ("requests", False, False)
+    assert 0 < 300 - row["queue_growth_per_s"] < 50
+
+
+def test_overloaded_pools_say_first_what_queues():
+    load = ("--isl", "4000", "--osl", "50", "--rate", "1", "--num-prompts", "60", "--slo", "ttft:5s")
+    links = unwrapped(printed("fleet", *PLACE, *load, "--disaggregate", "1:1", "--link-bandwidth", "300MB/s"))
+    assert re.match(
+        r"Overloaded: 1 request/s comes, [\d.]+ are served; the queue for the links grows without end", links
+    )
+    long = ("--isl", "500", "--osl", "1000", "--rate", "8", "--num-prompts", "1000")
+    decoding = unwrapped(printed("fleet", *PLACE, *long, "--disaggregate", "2:1"))
+    assert re.match(r"Overloaded: 8 requests/s come, [\d.]+ are served; the queue for decoding grows", decoding)
+
+
+def test_many_rejected_requests_are_said_first():
+    load = ("--isl", "uniform:1:200000", "--osl", "8", "--rate", "0.1", "--num-prompts", "30")
+    told = unwrapped(printed("simulate", *PLACE, *load))
+    [row] = answer("simulate", *PLACE, *load)["simulations"]
+    said = f"{row['failed']} of 30 requests are rejected; latencies and throughput are those of the others."
+    assert row["failed"] > 0 and told.index(said) < told.index("llama-3.1-8b")
+
+
 def test_a_fleet_says_first_how_many_gave_up():
     load = ("--workload", "chat", "--num-prompts", "300", "--rate", "50", "--timeout", "2s", "--max-retries", "1")
     text = unwrapped(printed("fleet", *PLACE, *load, "--replicas", "1"))
@@ -128,13 +166,20 @@ def test_a_bound_inside_the_interval_is_a_doubt():
 
 
 def test_a_doubt_without_an_upper_end_is_good_english():
-    row = {"p95_ttft_ms": 300, "p95_ttft_ms_low": 185.0, "p95_ttft_ms_high": None, "slo_attainment": 1.0}
+    row = {
+        "p95_ttft_ms": 300,
+        "p95_ttft_ms_low": 185.0,
+        "p95_ttft_ms_high": None,
+        "slo_attainment": 1.0,
+        "overload": None,
+    }
     told = verdict(row, Slo({"ttft": 0.5}))
     assert told[1] == "Not for sure: TTFT p95 may be 185 ms or any more (500 allowed)."
 
 
 def test_a_verdict_is_of_the_quantile_that_the_slo_asks_for_and_rounds_nothing_to_it():
-    row = {"p95_ttft_ms": 300, "p99_ttft_ms_low": 400.0, "p99_ttft_ms_high": 600.0, "slo_attainment": 0.99896}
+    ends = {"p99_ttft_ms_low": 400.0, "p99_ttft_ms_high": 600.0}
+    row = {"p95_ttft_ms": 300, **ends, "slo_attainment": 0.99896, "overload": None}
     assert verdict(row, Slo({"ttft": 0.5}, 0.999)) == [
         "Breaks the SLO: 99.8% of requests keep every bound, 99.9% are asked for.",
         "Not for sure: TTFT p99 may be 400 to 600 ms (500 allowed).",

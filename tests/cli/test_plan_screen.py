@@ -50,7 +50,9 @@ def planned(demand: GrowingLoad, prefill: int = 0, each_per_s: float = 1.0, pric
 
 
 def picked(plan: FleetPlan, replicas: int, *failed: FleetCheck, kind: str = "static") -> Picked:
-    return Picked(plan, FleetCheck(kind, plan.busiest, replicas, 0.991, 0.72, 0.9), failed)
+    return Picked(
+        plan, FleetCheck(kind, plan.busiest, replicas, 0.991, 0.72, 0.9, keeps=True, keeps_one_less=False), failed
+    )
 
 
 def test_a_growing_fleet_in_two_sentences():
@@ -77,12 +79,22 @@ def test_a_fleet_without_an_slo_serves_and_keeps_none():
 
 def test_headroom_that_asks_for_a_replica_is_said():
     made = replace(planned(GROWING), sizing=Sizing(lambda replicas: replicas, headroom=0.1))
-    enough = FleetCheck("static", 1, 5, 1.0, 0.97, 0.95)
+    enough = FleetCheck("static", 1, 5, 1.0, 0.97, 0.95, keeps=True, keeps_one_less=True)
     assert verdict(Picked(made, enough, ()))[1].endswith(
         "; with one less, 97.0%, but the headroom of 10% asks for 5 replicas."
     )
-    few = enough._replace(within_one_less=0.72)
+    few = enough._replace(within_one_less=0.72, keeps_one_less=False)
     assert verdict(Picked(made, few, ()))[1].endswith("; with one less, 72.0%.")
+
+
+def test_a_fleet_that_is_overloaded_is_no_reason_for_headroom():
+    """All requests are served in the end, however late."""
+    made = replace(planned(GROWING), sizing=Sizing(lambda replicas: replicas, headroom=0.1))
+    late = FleetCheck("static", 1, 5, 1.0, 1.0, 0.95, keeps=True, keeps_one_less=False)
+    cheaper = late._replace(replicas=4, keeps=False)
+    simulated, *_, failed = verdict(Picked(made, late, (cheaper,)))[1:]
+    assert simulated.endswith("; one less is overloaded.")
+    assert failed == "A cheaper static fleet of 4 is overloaded, in month 1."
 
 
 def test_months_are_counted_from_one_in_json_too():
@@ -100,7 +112,7 @@ def test_a_shrinking_fleet_is_as_large_as_its_first_month():
 
 
 def test_one_replica_without_a_price_and_a_cheaper_fleet_that_fails():
-    cheaper = FleetCheck("autoscaled", 1, 3, 0.5, None, 0.9)
+    cheaper = FleetCheck("autoscaled", 1, 3, 0.5, None, 0.9, keeps=False, keeps_one_less=None)
     fleet, _, failed = verdict(picked(planned(GrowingLoad(OpenLoop(0.5)), priced=False), 1, cheaper))
     assert fleet.endswith(", 1 replica.")
     assert failed == "A cheaper autoscaled fleet of 3 keeps it for 50.0% of requests only, in month 1."

@@ -10,32 +10,15 @@ from hypothesis import strategies as st
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
 from simulator.cost.bounds import bounds, least_share, lines_below
 from simulator.cost.light_bounds import Demand, LightBounds, light_replicas
-from simulator.deployment.layouts import running_layout
 from simulator.deployment.speculation import Speculation
-from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import least_of
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
+from tests.support.replicas import CASES, replica
 
 ROUNDING = 1 + 1e-9
-CASES = [
-    ("llama-3.1-8b", "l40s", "vllm", {}),
-    ("llama-3.1-8b", "h100-sxm", "vllm", {"tp": 2}),
-    ("llama-3.1-8b", "h100-sxm", "vllm", {"pp": 2}),
-    ("llama-3.1-8b", "h100-sxm", "sglang", {}),
-    ("llama-3.1-8b", "h100-sxm", "tensorrt-llm", {}),
-    ("llama-3.1-8b", "a100-sxm-80", "vllm-0.5", {}),
-    ("llama-3.1-8b", "rtx-4090", "llama.cpp", {}),
-    ("llama-3.1-8b", "m2-ultra", "llama.cpp", {}),
-    ("llama-3.1-8b", "m2-ultra", "mlx-lm", {}),
-    ("llama-3.1-8b", "h100-sxm", "naive", {}),
-    ("gpt-oss-20b", "h100-sxm", "vllm", {"tp": 2, "ep": 2}),
-    ("gemma-3-27b", "h100-sxm", "vllm", {}),
-    ("deepseek-v3", "h200-sxm", "vllm", {"dp": 8, "ep": 8}),
-    ("qwen3.5-27b", "h100-sxm", "vllm", {}),
-]
 LENGTHS = st.builds(
     Independent,
     st.one_of(
@@ -43,13 +26,6 @@ LENGTHS = st.builds(
     ),
     st.builds(Fixed, st.integers(1, 200)),
 )
-
-
-def replica(case, **settings_):
-    model, device, engine, degrees = case
-    profile = load_model(model), load_hardware(device), load_engine(engine)
-    found = deploy(model, device, profile[2].id, running_layout(*profile, **degrees))
-    return replace(found, settings=replace(found.settings, **settings_))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))

@@ -17,6 +17,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
 from simulator.models.model import load_model
 from simulator.plots.cost_plots import plot_costs
+from simulator.reports.overload import Overload
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
 from simulator.workloads.lengths import Fixed, Independent
 from tests.support.pictures import cut_off, overlaps
@@ -201,7 +202,7 @@ class Given:
         )
 
 
-BROKEN = {"rejected_share": 0.0, "overloaded": True, "slo": parse_slo("ttft:1s")}
+BROKEN = {"rejected_share": 0.0, "overload": Overload("requests", 1.0), "slo": parse_slo("ttft:1s")}
 SHORT = Workload(OpenLoop(1.0), Independent(Fixed(8), Fixed(8)), 50)
 
 
@@ -233,7 +234,7 @@ def test_what_breaks_by_hand():
     rejected = SimpleNamespace(rejected_share=0.2, **whole)
     assert rejected.slo.share > 0.8
     assert what_breaks(rejected) == "20.0% are rejected: too long"
-    late = {"overloaded": False, "within": {"all": 0.9496, "ttft": 0.9496}, "worst_bound": "ttft"}
+    late = {"overload": None, "within": {"all": 0.9496, "ttft": 0.9496}, "worst_bound": "ttft"}
     slow = SimpleNamespace(rejected_share=0.0, **late, **whole)
     assert what_breaks(slow) == "only 94.9% keep every bound (5.0% miss TTFT <= 1000 ms)"
 

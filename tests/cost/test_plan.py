@@ -116,7 +116,11 @@ def test_what_is_picked_costs_all_its_months_and_takes_its_spare_devices() -> No
     """Three replicas and a spare one at $1 an hour; the two fleets of a split cost what both cost."""
     made = _planned(GrowingLoad(OpenLoop(2.5), months=2), capacity_per_s=1.0)
     made = replace(made, sizing=replace(made.sizing, spare=1))
-    picked = Picked(made, FleetCheck("static", 1, 3, within=1.0, within_one_less=0.0, share=0.9), ())
+    picked = Picked(
+        made,
+        FleetCheck("static", 1, 3, within=1.0, within_one_less=0.0, share=0.9, keeps=True, keeps_one_less=False),
+        (),
+    )
     assert picked.cost == (2 * 4 * HOURS_PER_MONTH, 4)
     assert PromptSplit(512, (picked, picked)).cost == (4 * 4 * HOURS_PER_MONTH, 8)
     assert made.to_frame()["usd"].tolist() == [4 * HOURS_PER_MONTH] * 2
@@ -206,7 +210,7 @@ class Recorded(FleetRates):
 
     def report(self, service: Any, load: Workload) -> Any:
         self.asked.append((*service, load))
-        return SimpleNamespace(within_share=self.within)
+        return SimpleNamespace(within_share=self.within, meets_slo=self.within >= self.scenario.slo.share)
 
 
 def _recorded(arrivals: OpenLoop | RateCurve, within: float = 1.0) -> tuple[FleetPlan, list[Any]]:

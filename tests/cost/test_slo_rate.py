@@ -15,9 +15,9 @@ from simulator.cost.slo_rate import (
     within_slo,
 )
 from simulator.errors import InfercastError
+from simulator.questions.load_rows import load_row
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo
-from simulator.reports.vllm_result import vllm_result
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal
 from simulator.workloads.workload import Workload
@@ -71,11 +71,15 @@ def test_the_rate_that_is_asked_for_does_not_matter_where_it_is_near(served):
     assert p99_s(slow, "tpot") < 0.06
 
 
-def test_no_more_is_served_than_is_asked(served):
-    """A run at 1.15 times the asked rate tells the latencies of that, and the throughput of the asked rate."""
-    slow = within_slo(replace(served, workload=served.workload.at_rate(10.0)))
-    assert slow.requests_per_s == pytest.approx(10.0, rel=0.05)
-    assert vllm_result(slow)["request_throughput"] == slow.requests_per_s
+def test_a_run_beyond_what_is_asked_tells_its_own_throughput_and_that_of_the_asked_rate(served):
+    asked = replace(served, workload=served.workload.at_rate(10.0))
+    slow = within_slo(asked)
+    assert slow.requests_per_s == pytest.approx(11.5, rel=0.05)
+    for level in (None, 0.8):
+        row = load_row(asked, slow, level)
+        assert row["request_throughput"] == slow.requests_per_s
+        assert row["request_throughput_of_asked"] == pytest.approx(slow.requests_per_s / 1.15)
+    assert row["request_throughput_of_asked_high"] == pytest.approx(row["request_throughput_high"] / 1.15)
     limited = within_slo(served)
     assert limited.of_asked < 1
     assert limited.requests_per_s == pytest.approx(60.0 * limited.of_asked, rel=0.05)

@@ -116,12 +116,14 @@ def test_what_is_offered_is_served_and_has_no_interval():
     assert {row[f"{key}_{end}"] for key in THROUGHPUTS for end in ENDS} == {None}
 
 
-def test_a_run_within_an_slo_keeps_it_and_serves_no_more_than_asked():
+def test_a_run_within_an_slo_keeps_it_and_says_what_is_served_of_the_asked_rate():
     scenario, report = asked(RunQuestion(within_slo=True), "ttft:1s,tpot:40ms", request_rate="4", num_prompts=2000)
     assert scenario.slo == Slo({"ttft": 1.0, "tpot": 0.04}, 0.99)
     assert report.within["all"] >= 0.98
     assert report.of_asked > 1  # a capacity beyond what is asked is one that nobody uses
-    assert load_row(scenario, report)["request_throughput"] == pytest.approx(4, rel=0.1)
+    row = load_row(scenario, report)
+    assert row["request_throughput_of_asked"] == pytest.approx(4, rel=0.1)
+    assert row["request_throughput"] == pytest.approx(4 * report.of_asked, rel=0.1)
     with pytest.raises(InfercastError, match="needs bounds"):
         asked(RunQuestion(within_slo=True), request_rate="4")
 

@@ -49,13 +49,3 @@ def test_fewer_requests_than_a_closed_loop_keeps_in_flight_are_said():
     for sent, told in ((8, ["At most 8 of 16 are in flight: no more requests are sent (--num-prompts)."]), (16, [])):
         scenario = Scenario(deployment, Workload(ClosedLoop(16), lengths, sent))
         assert [each for each in load_notes(scenario, scenario.simulated()) if "are in flight" in each] == told
-
-
-def test_a_run_too_short_to_show_its_overload_says_so():
-    """The first 500 of 10,000 requests whose queue grows without end."""
-    for rate_per_s, is_told in ((24.0, True), (10.0, False)):
-        load = Workload(OpenLoop(rate_per_s), load_workload("chat").lengths, 500)
-        scenario = Scenario(deploy("llama-3.1-8b", "h100-sxm"), load)
-        report = scenario.simulated()
-        assert not report.overloaded
-        assert any("a longer run is OVERLOADED" in each for each in load_notes(scenario, report)) == is_told

@@ -162,7 +162,7 @@ def test_how_often_an_engine_is_full_by_hand():
     limits = ONE_AT_A_TIME._replace(max_num_seqs=2, max_num_batched_tokens=4096)
     requests = Requests(np.arange(100) * 100 / 99, np.full(100, 190), np.full(100, 61))
     found = arrival_load(simulate(limits, CONSTANT_STEPS, requests))
-    assert found == pytest.approx((0.5, 0.8 / 2.6, 0.8 / 2.6))
+    assert found[:3] == pytest.approx((0.5, 0.8 / 2.6, 0.8 / 2.6))
     assert found.full_wait_s == pytest.approx(1.0)  # M/M/1 of 0.5 s at a load of a half
 
 
@@ -176,7 +176,7 @@ def test_what_varies_more_fills_an_engine_more_often():
     table = CONSTANT_STEPS._replace(slopes=np.zeros(5))
     found = arrival_load(simulate(ONE_AT_A_TIME, table, requests))
     ratio = 0.5 ** (1 / 1.625)
-    assert found == pytest.approx((0.5, ratio, ratio**2 / (1 - ratio) / 2.5), rel=0.01)
+    assert found[:3] == pytest.approx((0.5, ratio, ratio**2 / (1 - ratio) / 2.5), rel=0.01)
 
 
 def test_an_engine_that_is_full_tells_how_many_it_holds():

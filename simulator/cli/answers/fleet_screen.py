@@ -27,7 +27,7 @@ from simulator.questions.price_question import COMMITMENTS, OfferQuestion
 from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
-from simulator.reports.vllm_result import GROWING, vllm_result
+from simulator.reports.vllm_result import vllm_result
 from simulator.units import counted, lasting, scaled
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve
@@ -77,11 +77,11 @@ class Found(NamedTuple):
 
     @property
     def endless(self) -> tuple[str, ...]:
-        """Names of the latencies that grow with the length of the run, because a queue grows and no user gives up."""
-        if not isinstance(self.workload.arrivals, OpenLoop) or self.service.clients.timeout_s < math.inf:
+        """Names of the latencies that grow with the length of the run, because a queue grows without end."""
+        found = self.service.report.overload
+        if not (found and found.is_seen and isinstance(self.workload.arrivals, OpenLoop)):
             return ()
-        decode = ("tpot", "ttfv", "e2el") if self.service.decode_queue_growth_per_s else ()
-        return (*GROWING, "ttfv") if self.service.report.overloaded else decode
+        return found.growing
 
 
 def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientQuestion, level: float) -> Result:
@@ -106,7 +106,7 @@ def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
     if row["slo_attainment"] is not None and is_few and not found.service.draws:
         few = f"One draw of {counted(len(found.sent), 'request')} carries this verdict"
         told.append(f"{few}; give {ENOUGH_REQUESTS:,}, of which chance decides less.")
-    told += _left_of_curve(found)
+    told += [*_left_of_curve(found), *load_screen.rejections(len(found.service.run.rejected), len(found.sent))]
     if lost := len(found.service.run.abandoned):
         told.append(f"{lost:,} of {len(found.sent):,} requests gave up waiting; latencies are those of the others.")
     return [f"{name}{said}" for said in told]
@@ -162,6 +162,7 @@ def _figures(found: Found) -> Row:
         **_client_latencies(found),
         "num_prompts": len(found.sent),
         "failed": len(run.abandoned) + len(run.rejected),
+        "meets_slo": each.meets_slo,
         "slo_attainment": each.within_share if each.report.slo.bounds_s and not found.endless else None,
         "replicas": run.replicas,
         "prefill_replicas": service.prefill_replicas,
@@ -271,7 +272,7 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
     }
     said = [
         f"{len(run.row):,} of {len(found.sent):,} requests served in {lasting(run.closed_s)}{_draws(each)}, "
-        f"{report.output_tokens_per_s:,.0f} output tokens/s; "
+        f"{report.output_tokens_per_s:,.0f} output tokens/s{' while requests came' if report.is_as_offered else ''}; "
         f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
@@ -312,18 +313,13 @@ def _other_bills(found: Found) -> list[str]:
 
 
 def _overload_notes(found: Found) -> list[str]:
-    """Say which queue grows, if one does: before the first token, or of the decode pool; none where users give up."""
-    service = found.service
-    queue, per_s = "the queue", service.report.queue_growth_per_s if service.report.overloaded else 0.0
-    if not per_s:
-        queue, per_s = "the queue for decoding", service.decode_queue_growth_per_s
-    if not per_s or service.clients.timeout_s < math.inf:
+    """Say which latencies grow with a queue, if it grows without end."""
+    report = found.service.report
+    if not (report.overload and found.endless):
         return []
-    if found.endless:
-        names = ", ".join(name.upper() for name in found.endless if name in service.metrics)
-        return [f"{names} grow with {queue}, by {per_s:.3g} requests per second: a p95 of them does not exist."]
-    grew = f"in the second half of the requests {queue} grew by {per_s:.3g} per second"
-    return [f"OVERLOADED, {grew}; a longer run would have other percentiles."]
+    names = ", ".join(name.upper() for name in found.endless if name in found.service.metrics)
+    grow = f"{names} grow with {report.overload.queue}, by {report.queue_growth_per_s:.3g} requests per second"
+    return [f"{grow}: a p95 of them does not exist."]
 
 
 def _deadline_note(end_s: float, limit_s: float, row: Row, abandoned: int) -> str:

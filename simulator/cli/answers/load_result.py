@@ -15,6 +15,7 @@ from simulator.cli.answers.load_screen import (
     LATENCIES,
     latencies,
     load_label,
+    rejections,
     sent_load,
     statistics,
     summary,
@@ -50,7 +51,8 @@ def load_result(found: SweepAnswers[LoadQuestion], scenarios: list[Scenario], le
     slo, deployments = scenarios[0].slo, [each.deployment for each in scenarios]
     given = [answer for _, answer in found.answered]
     if len(rows) == 1:
-        views, said = _views_of_one(scenarios[0], rows[0], level), verdict(rows[0], slo)
+        views = _views_of_one(scenarios[0], rows[0], level)
+        said = [*verdict(rows[0], slo), *rejections(rows[0]["failed"], rows[0]["num_prompts"])]
         notes, details = [*given[0].notes, held_out(rows, level)], list(given[0].remarks)
     else:
         views = [summary(rows), _summary_view(rows), _intervals_view(rows, level)]

@@ -9,12 +9,19 @@ from simulator.cli.answers.load_columns import loads
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
 from simulator.cost.scenario import Scenario
+from simulator.cost.slo_rate import MOST_OF_ASKED
 from simulator.questions.load_rows import STATS
+from simulator.reports.overload import QUEUES
 from simulator.reports.slo import Slo
 
 LATENCIES = ("ttft", "tpot", "e2el")
 TAIL = "p95"
-ENOUGH = "`infercast cost` says how many replicas are enough."
+ENOUGH = {
+    "requests": "`infercast cost` says how many replicas are enough.",
+    "decoding": "Give the decode pool more replicas.",
+    "links": "Give faster links (--link-bandwidth), or more replicas that prefill.",
+}
+REJECTED_SHARE = 0.01  # of the requests, from which on the first line says so
 RUN_AT = "request_rate_within_slo"  # where it is not the asked one
 
 
@@ -23,23 +30,61 @@ def sent_load(scenario: Scenario, row: Row) -> str:
     if RUN_AT not in row:
         return scenario.workload.describe()
     run_per_s, asked_per_s = (row[key] / scenario.shares for key in (RUN_AT, "request_rate"))
-    return f"{scenario.workload.at_rate(float(f'{run_per_s:.3g}')).describe()}; {asked_per_s:g}/s were asked"
+    is_capped = math.isclose(run_per_s, MOST_OF_ASKED * asked_per_s)
+    most = f", and no more than {MOST_OF_ASKED:g} times as many are tried" if is_capped else ""
+    return f"{scenario.workload.at_rate(float(f'{run_per_s:.3g}')).describe()}; {asked_per_s:g}/s were asked{most}"
 
 
 def verdict(row: Row, slo: Slo) -> list[str]:
     """Return whether a load keeps the SLO and how sure that is; without an SLO the latencies and the throughput."""
-    if row["p95_ttft_ms"] is None:
-        rate_per_s, served_per_s = row["request_rate"], number(3)(row["request_throughput"])
-        come = f"{rate_per_s:g} requests/s come, {served_per_s} are served; " if isinstance(rate_per_s, float) else ""
-        return [f"Overloaded: {come}the queue grows without end. {ENOUGH}"]
+    if _is_endless(row):
+        served_per_s, queue = number(3)(row["request_throughput"]), QUEUES[row["overload"]]
+        come = f"{_come(row)}, {served_per_s} are served; " if _come(row) else ""
+        return [f"Overloaded: {come}{queue} grows without end. {ENOUGH[row['overload']]}"]
     if row["slo_attainment"] is None:
         tails = {name.upper(): _tail(row, name) for name in ("ttft", "tpot")}
         said = [f"{name} {TAIL} {number()(value)} ms" for name, value in tails.items() if value is not None]
-        return [f"{', '.join(said)}; {number()(row['output_throughput'])} output tokens/s."]
+        return [f"{', '.join(said)}; {number()(row['output_throughput'])} output tokens/s.", *_overload(row)]
     kept = row["slo_attainment"] >= slo.share
     shown = row["slo_attainment"] if kept else math.floor(1e3 * row["slo_attainment"]) / 1e3  # never the asked one
     share = f"{shown:.1%} of requests keep every bound, {slo.asked} are asked for"
-    return [f"{'Keeps' if kept else 'Breaks'} the SLO: {share}.", *_doubts(row, slo)]
+    alone = f" for these {row['num_prompts']:,} requests alone" if kept and row["overload"] else ""
+    return [f"{'Keeps' if kept else 'Breaks'} the SLO{alone}: {share}.", *_overload(row), *_doubts(row, slo)]
+
+
+def rejections(rejected: int, sent: int) -> list[str]:
+    """Say how many of the sent requests were rejected, where these are many: the verdict is of the others."""
+    if rejected < REJECTED_SHARE * sent:
+        return []
+    return [f"{rejected:,} of {sent:,} requests are rejected; latencies and throughput are those of the others."]
+
+
+def _is_endless(row: Row) -> bool:
+    """Whether a queue grows without end, so that its latencies have no value."""
+    return bool(row["overload"]) and row["p95_e2el_ms"] is None
+
+
+def _come(row: Row) -> str:
+    """Return at which rate requests come, "" where they have none."""
+    per_s = row["request_rate"]
+    if not isinstance(per_s, float):
+        return ""
+    return "1 request/s comes" if per_s == 1 else f"{per_s:g} requests/s come"
+
+
+def _overload(row: Row) -> list[str]:
+    """Say that more requests than were sent overload what serves these."""
+    if not row["overload"]:
+        return []
+    grows_per_s = row["queue_growth_per_s"]
+    if row["overloaded"]:
+        grew = f"in the second half {QUEUES[row['overload']]} grew by {grows_per_s:.3g} requests/s"
+        return [f"Overloaded: {grew}; more requests would have other latencies."]
+    full = "full steps of the decode pool" if row["overload"] == "decoding" else "full steps"
+    if _come(row):
+        per_s = number(3)(row["request_rate"] - grows_per_s)
+        return [f"A longer run is overloaded: {_come(row)}, {full} serve {per_s} at most."]
+    return [f"A longer run is overloaded: requests come faster than {full} serve them."]
 
 
 def _tail(row: Row, name: str, end: str = "", tail: str = TAIL) -> float | None:
@@ -62,12 +107,12 @@ def _doubts(row: Row, slo: Slo) -> list[str]:
 def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
     """Return how many loads keep the SLO and which of these serves most; without an SLO the fastest and the most.
 
-    Then how many are overloaded, which are none of them.
+    Then how many are overloaded, in the run or in a longer one, which are none of them.
     """
     good = _good(rows, slo)
     if not good:
         none = f"None of {len(rows)} keeps the SLO ({slo})."
-        return [none if slo.bounds_s else "All are overloaded: their queues grow without end."]
+        return [*([none] if slo.bounds_s else []), *_overloads(rows)]
     first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
     kept = f"{len(good)} of {len(rows)} keep{'s' if len(good) == 1 else ''} the SLO ({slo})"
     kept = kept if slo.bounds_s else f"First token soonest: {load_label(first, rows)}"
@@ -76,12 +121,15 @@ def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
 
 
 def _overloads(rows: Sequence[Row]) -> list[str]:
-    """Say how many loads are overloaded, which the verdict leaves out, and that they have no TTFT."""
-    if not (many := sum(row["p95_ttft_ms"] is None for row in rows)):
-        return []
+    """Say how many loads are overloaded, which the verdict leaves out; those whose queues grow have no TTFT."""
+    said, many = [], sum(_is_endless(row) for row in rows)
     if many == 1:
-        return [f"1 of {len(rows)} is overloaded: its queue grows without end, so its TTFT is '-'."]
-    return [f"{many} of {len(rows)} are overloaded: queues grow without end, so their TTFT is '-'."]
+        said.append(f"1 of {len(rows)} is overloaded: its queue grows without end, so its TTFT is '-'.")
+    elif many:
+        said.append(f"{many} of {len(rows)} are overloaded: queues grow without end, so their TTFT is '-'.")
+    if more := sum(bool(row["overload"]) for row in rows) - many:
+        said.append(f"{more} of {len(rows)} would be, if more were sent: requests come faster than they are served.")
+    return said
 
 
 def busiest(rows: Sequence[Row], slo: Slo) -> int:
@@ -91,8 +139,7 @@ def busiest(rows: Sequence[Row], slo: Slo) -> int:
 
 def _good(rows: Sequence[Row], slo: Slo) -> list[Row]:
     """Return the loads that keep the SLO; without one those that keep up."""
-    steady = [row for row in rows if row["p95_ttft_ms"] is not None]
-    return [row for row in steady if not slo.bounds_s or (row["slo_attainment"] or 0.0) >= slo.share]
+    return [row for row in rows if (row["meets_slo"] if slo.bounds_s else not row["overload"])]
 
 
 def load_label(row: Row, rows: Sequence[Row]) -> str:

@@ -188,14 +188,16 @@ def _one_less(best: FleetPlan, check: FleetCheck) -> str:
     """Say what one replica less keeps, and why it is not chosen where that would be enough."""
     if check.within_one_less is None:
         return ""
+    if check.within_one_less >= check.share and not check.keeps_one_less:
+        return "; one less is overloaded"
     asked = f", but the headroom of {best.sizing.headroom:.0%} asks for {counted(check.replicas, 'replica')}"
-    enough = check.within_one_less >= check.share and best.sizing.headroom > 0
+    enough = check.keeps_one_less and best.sizing.headroom > 0
     return f"; with one less, {check.within_one_less:.1%}{asked if enough else ''}"
 
 
 def _failed(check: FleetCheck) -> str:
-    kept = f"keeps it for {check.within:.1%} of requests only, in month {check.month}"
-    return f"A cheaper {check.kind} fleet of {check.replicas} {kept}."
+    kept = "is overloaded" if check.within >= check.share else f"keeps it for {check.within:.1%} of requests only"
+    return f"A cheaper {check.kind} fleet of {check.replicas} {kept}, in month {check.month}."
 
 
 def comparison(plans: Sequence[FleetPlan]) -> list[str]:

@@ -42,7 +42,7 @@ CHECKS = (
     Column("within", "within the SLO", lambda share: f"{share:.1%}"),
     Column("within_one_less", "with one less", lambda share: f"{share:.1%}"),
     Column("share", "asked", lambda share: Slo(share=share).asked),
-    Column("holds", "holds", lambda holds: "yes" if holds else "NO"),
+    Column("keeps", "holds", lambda holds: "yes" if holds else "NO"),
 )
 
 
@@ -64,7 +64,7 @@ class PlanAnswer:
         full = Ran(scenario, best.rates.known.report, {})
         every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
         folded = Folded("With replica-hours", [every])
-        checks = [{**each._asdict(), "holds": each.holds} for each in self.checks]
+        checks = [each._asdict() for each in self.checks]
         months = dict.fromkeys((1, best.busiest))
         days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in months]
         by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
