@@ -142,7 +142,7 @@ def arrival_load(run: Run) -> ArrivalLoad:
     if len(steps):
         decodes, alone_s = steps.decodes.astype(np.float64), steps.seconds - steps.prompt_s
         around = decodes - decodes.mean()
-        each_s = max(0.0, float(around @ alone_s) / (float(around @ around) or 1.0))
+        each_s = max(0.0, _product(around, alone_s) / (_product(around, around) or 1.0))
         step_s = max(0.0, float(alone_s.mean() - each_s * decodes.mean()))
         most = _most_at_once(run)
         at_once = np.append(np.arange(1.0, math.ceil(most)), most)
@@ -186,7 +186,15 @@ def _variance(run: Run) -> float:
     """Return the variance over time of the sequences in an engine, those that wait included."""
     inside = (run.steps.running + run.steps.waiting).astype(np.float64)
     share = run.steps.seconds / run.end_s / run.engines
-    return float(inside**2 @ share) - float(inside @ share) ** 2
+    return _product(inside**2, share) - _product(inside, share) ** 2
+
+
+def _product(one: Floats, other: Floats) -> float:
+    """Return the dot product of two columns of steps.
+
+    Without BLAS, whose threads take longer to meet than to add, and whose last bit depends on their number.
+    """
+    return float((one * other).sum())
 
 
 class _Number(NamedTuple):
