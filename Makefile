@@ -41,6 +41,8 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/library.py
 	$(BIN)/python benchmarks/scale.py
 
+refit accuracy page: export OPENBLAS_NUM_THREADS := 1 # on a busy machine its threads wait for each other
+
 refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
 	@mkdir -p out
 	$(BIN)/python -m tools.fit_efficiency --write --left-out out/left_out.csv

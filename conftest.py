@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 os.environ.setdefault("INFERCAST_DATE", "2026-11-23")  # the day of every question: outputs age no further
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy; on a busy machine its threads wait for each other
 collect_ignore = ["simulator/reference/vllm_cpu.py", "simulator/reference/openvino_cpu.py"]
 if any(find_spec(name) is None for name in ("torch", "gguf", "safetensors", "tokenizers")):
     collect_ignore_glob = ["simulator/reference/*"]

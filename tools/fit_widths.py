@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.arrays import Bools, Floats
+from simulator.arrays import Bools, Floats, Ints
 from simulator.reports.interval_widths import LEVELS, TRAITS, Side, WidthKey, Widths, weighted_quantiles
 from tools.newton import Point, minimum
 
@@ -58,10 +58,21 @@ class Residuals:
         return [("width", ""), *sorted(found), *(("traits", each) for each in TRAITS)]
 
     @cached_property
+    def keys(self) -> list[WidthKey]:
+        """The keys that some row has, each once."""
+        return list(dict.fromkeys(each.key for each in self.rows))
+
+    @cached_property
+    def key(self) -> Ints:
+        """Which of `keys` each row has, shape (rows,)."""
+        at = {key: place for place, key in enumerate(self.keys)}
+        return np.array([at[each.key] for each in self.rows], np.int64)
+
+    @cached_property
     def has(self) -> Floats:
-        """Which row has which factor, shape (rows, factors)."""
-        kinds = [{*zip(("metric", "regime"), each.key.names, strict=True)} for each in self.rows]
-        traits = [{("traits", name) for name in each.key.traits} for each in self.rows]
+        """Which key has which factor, shape (keys, factors)."""
+        kinds = [{*zip(("metric", "regime"), each.names, strict=True)} for each in self.keys]
+        traits = [{("traits", name) for name in each.traits} for each in self.keys]
         sets = [{("width", "")} | kind | others for kind, others in zip(kinds, traits, strict=True)]
         return np.array([[name in found for name in self.names] for found in sets], float)
 
@@ -74,6 +85,11 @@ class Residuals:
     def sources(self) -> npt.NDArray[np.str_]:
         """Source of each row."""
         return np.array([each.group[0] for each in self.rows])
+
+    @cached_property
+    def source(self) -> Ints:
+        """A number for the source of each row, shape (rows,)."""
+        return np.unique(self.sources, return_inverse=True)[1]
 
     @cached_property
     def weights(self) -> Floats:
@@ -93,7 +109,7 @@ class Residuals:
     def factors(self, keep: Bools, sign: float, start: Floats | None = None) -> Floats:
         """Return the logarithms of one side's factors (`sign` 1: slower, -1: faster) from the rows that are kept."""
         weights = self.weights[keep] / self.weights[keep].sum()
-        loss = Loss(self.has[keep], sign * self.slowness[keep], weights, self._least)
+        loss = Loss(self.has, self.key[keep], sign * self.slowness[keep], weights, self._least)
         return loss.minimum(np.array([math.log(0.25), *[0.0] * (len(self.names) - 1)]) if start is None else start)
 
     def _few(self, keep: Bools) -> Floats:
@@ -102,14 +118,13 @@ class Residuals:
         A guess, after the levels (n + 1) / n of conformal prediction: what few sources tell holds less for another one.
         n is Kish's number, (sum of weights)^2 / sum of their squares: one that outweighs the others leaves few.
         """
-        sources = [self._effective(keep & (has > 0)) for has in self.has.T]
+        sources = [self._effective(keep & (has > 0)[self.key]) for has in self.has.T]
         counted = (kind in ("metric", "regime") for kind, _ in self.names)
         return np.array([math.log1p(1 / max(n, 1)) * is_one for n, is_one in zip(sources, counted, strict=True)])
 
     def _effective(self, rows: Bools) -> float:
         """Return Kish's number of sources of some rows; 0 for none."""
-        _, at = np.unique(self.sources[rows], return_inverse=True)
-        each = np.bincount(at, self.weights[rows])
+        each = np.bincount(self.source[rows], self.weights[rows])
         return float(each.sum() ** 2 / (each @ each)) if len(each) else 0.0
 
     @property
@@ -117,14 +132,22 @@ class Residuals:
         return np.array([0.0 if kind == "traits" else -np.inf for kind, _ in self.names])
 
     @cached_property
+    def logs(self) -> dict[str, tuple[Floats, Floats]]:
+        """Logarithms of the factors of both sides, for few sources, too, by the source that they have not seen."""
+        return {source: self._logs(self.sources != source) for source in ("", *sorted(set(map(str, self.sources))))}
+
+    def _logs(self, keep: Bools) -> tuple[Floats, Floats]:
+        few, (slower, faster) = self._few(keep), self.every
+        return self.factors(keep, 1.0, slower) + few, self.factors(keep, -1.0, faster) + few
+
+    @cached_property
     def apart(self) -> tuple[Floats, Floats]:
         """Widths of both sides of each row from a fit without its source, shape (rows,)."""
         found = np.empty((2, len(self.rows)))
         for source in np.unique(self.sources):
-            keep = self.sources != source
-            for side, sign in enumerate((1.0, -1.0)):
-                logs = self.factors(keep, sign, self.every[side]) + self._few(keep)
-                found[side, ~keep] = np.exp(np.clip(self.has[~keep] @ logs, *BOUNDS))
+            mine = self.sources == source
+            for side, logs in enumerate(self.logs[source]):
+                found[side, mine] = np.exp(np.clip(self.has @ logs, *BOUNDS))[self.key[mine]]
         return found[0], found[1]
 
     def shapes(self, keep: Bools) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -141,13 +164,11 @@ class Residuals:
     @cached_property
     def tables(self) -> dict[str, Widths]:
         """The tables by the source that they have not seen; "" for the one from all rows."""
-        return {source: self._without(source) for source in ("", *sorted(set(map(str, self.sources))))}
+        return {source: self._without(source) for source in self.logs}
 
     def _without(self, source: str) -> Widths:
-        keep = self.sources != source
-        few = self._few(keep)
-        logs = (self.factors(keep, sign, start) + few for sign, start in zip((1.0, -1.0), self.every, strict=True))
-        return Widths(*(self._side(each, shape) for each, shape in zip(logs, self.shapes(keep), strict=True)))
+        shapes = self.shapes(self.sources != source)
+        return Widths(*(self._side(logs, shape) for logs, shape in zip(self.logs[source], shapes, strict=True)))
 
     def _side(self, logs: Floats, shape: tuple[float, ...]) -> Side:
         named: dict[str, dict[str, float]] = {"metric": {}, "regime": {}, "traits": {}}
@@ -158,9 +179,14 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of one side: which row has which factor, u outwards, weights, and the least logarithm of each factor."""
+    """The loss of one side.
+
+    Which key has which factor, which key each row has, u outwards, weights, and the least logarithm of each factor.
+    Rows of one key have one width, so they are summed before factors are looked at.
+    """
 
     has: Floats
+    key: Ints
     outwards: Floats
     weights: Floats
     least: Floats
@@ -171,14 +197,17 @@ class Loss:
         |error| has the curvature of a parabola that touches it.
         """
         at = np.maximum(at, self.least)
-        width = np.exp(np.clip(self.has @ at, *BOUNDS))
+        width = np.exp(np.clip(self.has @ at, *BOUNDS))[self.key]
         error = self.outwards - width
         rounded, skew = np.hypot(error, ROUNDED), REACHED - 0.5
         shrink = np.array([0.0, *[SHRINK] * (len(at) - 1 - len(TRAITS)), *[0.0] * len(TRAITS)])  # as `names` has them
-        loss = self.weights @ (rounded / 2 + skew * error) + shrink @ at**2
-        slope = -(self.weights * (error / rounded / 2 + skew) * width) @ self.has + 2 * shrink * at
-        bend = self.weights * width * (width / rounded / 2 + 0.5)
+        loss = (self.weights * (rounded / 2 + skew * error)).sum() + shrink @ at**2
+        slope = -self._sums(self.weights * (error / rounded / 2 + skew) * width) @ self.has + 2 * shrink * at
+        bend = self._sums(self.weights * width * (width / rounded / 2 + 0.5))
         return Point(at, float(loss), slope, (self.has.T * bend) @ self.has + 2 * np.diag(shrink))
+
+    def _sums(self, of_rows: Floats) -> Floats:
+        return np.bincount(self.key, of_rows, len(self.has))
 
     def minimum(self, start: Floats) -> Floats:
         """Return the logarithms of least loss."""

@@ -144,7 +144,7 @@ def test_a_plot_is_written_whole(tmp_path):
 
 
 def test_a_reader_that_leaves_is_no_error():
-    for arguments in (["profiles", "hardware", "--format", "json"], ["profiles", "models", "--schema"]):
+    for arguments in (["profiles", "workloads", "--format", "json"], ["profiles", "models", "--schema"]):
         command = [sys.executable, "-m", "simulator.cli", *arguments]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.close()

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
-from simulator.engines.engine import load_engine
+from simulator.engines.engine import load_engine, usual_engine
 from simulator.hardware.achievable import Achievable, DecodeAttention, Gemm, PrefillAttention
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
@@ -240,9 +241,14 @@ def test_the_table_of_shipped_models_equals_the_sum_of_ops(name):
 
 @cache
 def tried(engine: str) -> list[str]:
-    """Every fourth of the devices that an engine runs on, others for the next engine; all where they are few."""
-    devices = [each for each in names("hardware_profiles") if runs_on(engine, load_hardware(each))]
-    return devices if len(devices) < 8 else devices[names("engines").index(engine) % 4 :: 4]
+    """One device of each family that an engine runs on, another for the next engine, and those that it is usual on."""
+    at, own, families = names("engines").index(engine), set(), defaultdict(list)
+    for name in names("hardware_profiles"):
+        device = load_hardware(name)
+        if runs_on(engine, device):
+            families[device.device_class, device.family].append(name)
+            own |= {name} if load_engine(usual_engine(device)).id == engine else set()
+    return sorted({*own, *(devices[at % len(devices)] for devices in families.values())})
 
 
 @pytest.mark.slow
