@@ -177,7 +177,9 @@ def simulate_fleet(
             because = "no replica comes up again to serve them"
             remedy = "Repair what fails, or let an autoscaler start others"
             raise WorkloadError(f"{loop.left} requests of {len(requests)}", because, remedy)
-    done = np.delete(np.concatenate(steps), f.lost[: loop.lost])
+    done = np.concatenate(steps)
+    if loop.lost:
+        done = np.delete(done, f.lost[: loop.lost])
     return _run(fleet, requests, f, (done.view(np.recarray), np.concatenate(events).view(np.recarray)))
 
 
