@@ -70,9 +70,9 @@ def test_what_is_sure_is_not_searched_for_again():
 
 @pytest.mark.slow
 def test_rates_of_a_class_are_said_to_be_guesses():
-    asked = ["--weight-dtype", "int8", "--rate", "0.5", "--hardware"]
+    asked = ["--weight-dtype", "int8", "--rate", "0.5", "--num-prompts", "100", "--hardware"]
     assert "rtx-3090ti int8 rests on rates of its class, a guess." in run("compare", *CHAT, *asked, "rtx-3090ti")
-    assert "a guess" not in run("compare", *CHAT, "--rate", "0.5", "--hardware", "h100-sxm")
+    assert "a guess" not in run("compare", *CHAT, "--rate", "0.5", "--num-prompts", "100", "--hardware", "h100-sxm")
 
 
 @pytest.mark.slow
