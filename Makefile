@@ -18,6 +18,9 @@ demo: .venv/ready ## the main job: what does a million tokens cost, and on which
 
 test: lint unit slow ## what CI runs
 
+# Compiled once, not by each process and each part.
+lint unit slow: export PYTHONDONTWRITEBYTECODE :=
+
 lint: .venv/reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -41,7 +44,8 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/library.py
 	$(BIN)/python benchmarks/scale.py
 
-refit accuracy page: export OPENBLAS_NUM_THREADS := 1 # on a busy machine its threads wait for each other
+# On a busy machine its threads wait for each other.
+refit accuracy page: export OPENBLAS_NUM_THREADS := 1
 
 refit: .venv/ready ## constants from the published measurements, intervals, docs/accuracy.md: docs/refitting.md
 	@mkdir -p out
