@@ -207,7 +207,7 @@ class Loss:
         return Point(at, float(loss), slope, (self.has.T * bend) @ self.has + 2 * np.diag(shrink))
 
     def _sums(self, of_rows: Floats) -> Floats:
-        return np.bincount(self.key, of_rows, len(self.has))
+        return np.asarray(np.bincount(self.key, of_rows, len(self.has)), np.float64)
 
     def minimum(self, start: Floats) -> Floats:
         """Return the logarithms of least loss."""
