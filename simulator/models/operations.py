@@ -81,8 +81,8 @@ def pairs(new_tokens: Array, past_tokens: Array = 0, span: Span | None = None) -
     p(past + new) - p(past), where p(n) of the first n tokens is n (n + 1) / 2; w (w + 1) / 2 + (n - w) w in a window of
     w < n tokens; q C (C + 1) / 2 + r (r + 1) / 2 in chunks of C tokens, n = q C + r. Of the shape of the tokens.
 
-    >>> pairs(4), pairs(1, 10), pairs(4, 0, Span(2)), pairs(4, 3, Span(5, chunked=True))
-    (10.0, 11.0, 7.0, 12.0)
+    >>> [float(each) for each in (pairs(4), pairs(1, 10), pairs(4, 0, Span(2)), pairs(4, 3, Span(5, chunked=True)))]
+    [10.0, 11.0, 7.0, 12.0]
     """
     return _pairs_before(past_tokens + new_tokens, span) - _pairs_before(past_tokens, span)
 

@@ -278,7 +278,7 @@ def test_llama_bench_rates(tmp_path):
 
 def test_a_closed_loop_is_simulated_with_ten_rounds(tmp_path):
     found = answer(setup(tmp_path, **CLOSED))
-    in_engine_s = found.value("e2e_latency_ms") / 1e3 - float(load_engine("vllm").overheads.answer_s(1024))
+    in_engine_s = found.value("e2e_latency_ms") / 1e3 - float(load_engine("vllm").overheads.outside_steps_s(1024))
     in_flight = found.value("throughput_out_tok_s") * in_engine_s / 128  # Little's law, less the ramp at both ends
     assert 7.0 < in_flight < 8.2
     assert found.value("ttft_ms", "p99") > found.value("ttft_ms", "median")
