@@ -155,14 +155,17 @@ def test_llama_cpp_multiplies_in_a_xeons_vector_unit_but_in_builds_with_amx():
 
 
 def test_bf16_over_vulkan_is_widened_to_fp32():
-    """Gemma-4-31B in BF16 on Strix Halo reads 512 tokens at 136 tokens/s over Vulkan, at 428 over ROCm (kyuz0)."""
+    """Gemma-4-31B in BF16 on Strix Halo reads 512 tokens over ROCm 3.1 times as fast as over Vulkan (kyuz0)."""
     halo = load_hardware("strix-halo")
     vulkan, hip = (Rates(halo, load_engine(each).kernels_on(halo)) for each in ("llama.cpp-vulkan", "llama.cpp"))
     assert (vulkan.peak("gguf_bf16")[0], hip.peak("gguf_bf16")[0]) == ("fp32", "bf16")
     assert vulkan.peak("gguf_f16") == hip.peak("gguf_f16")
     layout = Layout(1, 1, 1, "gguf_bf16", "fp16", "bf16")
-    model = deploy("gemma-4-31b", "strix-halo", "llama.cpp-vulkan", layout).step_model()
-    assert 512 / model.seconds(count([Sequence(512, 0)])) == pytest.approx(136, rel=0.15)
+    seconds = [
+        deploy("gemma-4-31b", "strix-halo", engine, layout).step_model().seconds(count([Sequence(512, 0)]))
+        for engine in ("llama.cpp-vulkan", "llama.cpp")
+    ]
+    assert seconds[0] / seconds[1] == pytest.approx(3.1, rel=0.3)  # each within its own fit; as fast without widening
 
 
 def test_unpacking_is_shared_by_the_tokens_of_a_tile():
