@@ -85,7 +85,7 @@ def test_a_first_token_waits_for_the_messages_of_all_others_of_its_step(replicas
         ended = (steps.start_s + steps.seconds <= at_s) & (getattr(steps, "replica", np.zeros(len(steps))) == replica)
         last = steps[ended][np.argmax((steps.start_s + steps.seconds)[ended])]
         assert wait_s == pytest.approx(each_s * (last.decodes + last.prompts))
-    assert waited.min() >= each_s and waited.max() <= 52 * each_s
+    assert waited.min() >= each_s and waited.max() <= 52 * each_s * (1 + 1e-9)  # differences of floats
 
 
 def test_a_message_of_several_tokens_and_what_is_not_streamed_wait_less():
