@@ -153,7 +153,7 @@ def test_the_planned_fleet_keeps_the_slo_on_other_seeds_and_one_less_does_not(se
     assert (picked.check.kind, picked.check.month) == ("static", 3)
     for seed in (1, 2):
         check = picked.plan.check("static", 3, seed)
-        assert check.holds, check
+        assert check.keeps, check
         assert check.within_one_less is not None
         assert check.within_one_less < check.share
 
@@ -165,7 +165,7 @@ def test_an_autoscaled_fleet_that_starts_too_slowly_is_not_chosen(searched: Flee
     made = replace(searched, demand=GrowingLoad(rise), sizing=replace(searched.sizing, headroom=0.1))
     slow = replace(made, scaling=Scaling(cold_start_s=1500.0))
     assert made.check("autoscaled", 1).within > 0.9 > slow.check("autoscaled", 1).within
-    assert slow.check("static", 1).holds
+    assert slow.check("static", 1).keeps
 
 
 @pytest.mark.parametrize("growth", [-1.0, float("nan"), float("inf")])
