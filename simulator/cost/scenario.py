@@ -126,13 +126,13 @@ def _messages_s(run: Run | FleetRun, deployment: Deployment) -> Floats:
     if not deployment.message_s:
         return found_s
     of_steps = steps.replica if isinstance(run, FleetRun) else np.zeros(len(steps))
+    ends_s, sequences = steps.start_s + steps.seconds, steps.decodes + steps.prompts
     for replica in np.unique(replicas):
-        own, mine = steps[of_steps == replica], replicas == replica
-        ends_s = own.start_s + own.seconds
-        order = np.argsort(ends_s, kind="stable")
-        ended = np.searchsorted(ends_s[order], run.first_token_s[mine], "right")
-        last = order[np.maximum(ended - 1, 0)]  # none: its first token was made elsewhere
-        found_s[mine] = deployment.message_s * (own.decodes + own.prompts)[last]
+        own, mine = np.flatnonzero(of_steps == replica), replicas == replica
+        own = own[np.argsort(ends_s[own], kind="stable")]
+        ended = np.searchsorted(ends_s[own], run.first_token_s[mine], "right")
+        last = own[np.maximum(ended - 1, 0)]  # none: its first token was made elsewhere
+        found_s[mine] = deployment.message_s * sequences[last]
     return found_s
 
 

@@ -230,13 +230,15 @@ class Deployment:
 
         Of what a client receives at once (`stream_interval`; that its first token comes alone is left out), by servers.
         """
-        engine = self.engine
-        return self.overheads.stream_s * self.settings.stream / engine.stream_interval / engine.api_server_count
+        return self._of_front_end_s(self.overheads.stream_s)
 
     @property
     def message_s(self) -> float:
         """Seconds more that a first token waits per sequence of its step, each sent by itself; otherwise as above."""
-        return self.stream_s * max(0.0, self.overheads.message_s / (self.overheads.stream_s or 1.0) - 1.0)
+        return self._of_front_end_s(max(0.0, self.overheads.message_s - self.overheads.stream_s))
+
+    def _of_front_end_s(self, token_s: float) -> float:
+        return token_s * self.settings.stream / self.engine.stream_interval / self.engine.api_server_count
 
     @property
     def first_call_s(self) -> float:

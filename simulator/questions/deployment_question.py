@@ -102,28 +102,19 @@ class DeploymentQuestion:
         [('l40s', '1'), ('l40s', '2'), ('h100-sxm', '1'), ('h100-sxm', '2')]
         """
         lists: dict[str, list[Any]] = {
-            "model": split(self.model, "--model"),
-            "hardware": split(self.hardware, "--hardware"),
+            "model": _distinct(split(self.model, "--model"), _checkpoint_file),
+            "hardware": _distinct(split(self.hardware, "--hardware"), _device_file),
             "engine": listed(self.engine, "--engine"),
-            **{each: split(getattr(self, each), f"--{each}") for each in DEGREES},
+            **{each: list(dict.fromkeys(split(getattr(self, each), f"--{each}"))) for each in DEGREES},
             "weight_dtype": listed(self.weight_dtype, "--weight-dtype"),
             "cache_dtype": listed(self.cache_dtype, "--cache-dtype"),
             "max_num_seqs": listed(self.max_num_seqs, SEQS),
             "max_num_batched_tokens": listed(self.max_num_batched_tokens, TOKENS),
             "gpu_memory_utilization": listed(self.gpu_memory_utilization, SHARE),
-            "changes": list(product(*(_values(each) for each in self.changes or ()))),
+            "changes": list(dict.fromkeys(product(*(_values(each) for each in self.changes or ())))),
         }
         one = plain(DeploymentQuestion, self)
-        every = (replace(one, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values()))
-        found: dict[DeploymentQuestion, DeploymentQuestion] = {}
-        for each in every:
-            found.setdefault(each._named_once(), each)
-        return list(found.values())
-
-    def _named_once(self) -> "DeploymentQuestion":
-        """Return a question without lists by the files of its profiles, which may have several names."""
-        model, named = loaded(checkpoint, self.model)
-        return replace(self, model=f"{model.path} {named}", hardware=str(loaded(load_hardware, self.hardware).path))
+        return [replace(one, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values())]
 
     def choices(self) -> list[Choice]:
         """Return a function for every combination that builds it or raises, so that a sweep can skip impossible ones.
@@ -221,6 +212,23 @@ def configured(variant: Variant, model: Model, hardware: Hardware, engine: Engin
     settings, changes = variant
     engine, settings = configure(engine, settings, changes)
     return deployment_of(model, hardware, engine, layout, settings)
+
+
+def _distinct(names: list[str], file_of: Callable[[str], object]) -> list[str]:
+    """Return the names of different profiles, the first of each; a profile may have several."""
+    found: dict[object, str] = {}
+    for name in names:
+        found.setdefault(file_of(name), name)
+    return list(found.values())
+
+
+def _checkpoint_file(name: str) -> tuple[object, str]:
+    model, named = loaded(checkpoint, name)
+    return model.path, named
+
+
+def _device_file(name: str) -> object:
+    return loaded(load_hardware, name).path
 
 
 def _values(change: str) -> list[str]:

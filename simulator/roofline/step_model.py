@@ -25,16 +25,19 @@ class StepTable(NamedTuple):
 
     seconds = max(least_s, what the host takes to launch it, token_s[T] + logit_s[n] + draft_s[decodes] + slopes .
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
-    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch
-    that add `prompts.gaps_s`, and `prompts.least_s` beyond; and `hidden_sequence_s` for each logit. Decodes alone
-    take it decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than
-    `lone_s` for each token that the longest decoding sequence reads; where it has `lone_parts` blocks alone, and
-    fewer beside others (WaveDecode), as much longer.
+    With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch that
+    add `prompts.gaps_s`, and `prompts.least_s` beyond; and host_s[3] for each logit. Decodes alone take it
+    decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each
+    token that the longest decoding sequence reads; where it has `lone_parts` blocks alone, and fewer beside others
+    (WaveDecode), as much longer.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
-    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (3,), what of all this the
-    host takes: per step, per sequence and per cached token (Overheads.host_s). `decode_launch_s`, `decode_graph_s`: by
-    tokens of decodes alone, of which the last stands for more.
+    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (4,), what of all this the
+    host takes: per step, per sequence and per cached token (Overheads.host_s), and per sequence beside the device
+    (Launches.sequence_s). `decode_launch_s`, `decode_graph_s`: by tokens of decodes alone, of which the last stands for
+    more.
+
+    MOST_FIELDS: with one more, even an unused one, the compiled loops take three times as long.
     """
 
     token_s: Floats
@@ -46,11 +49,10 @@ class StepTable(NamedTuple):
     prompts: HostLaunch = HostLaunch()
     lone_s: Floats = np.zeros(2)
     lone_parts: float = 0.0
-    host_s: Floats = np.zeros(3)
+    host_s: Floats = np.zeros(4)
     decode_launch_s: Floats = np.zeros(1)
     decode_graph_s: Floats = np.zeros(1)
     graph_tokens: int = 0
-    hidden_sequence_s: float = 0.0
 
     def times(self, factor: float) -> "StepTable":
         """Return the table of steps that take `factor` times as long."""
@@ -61,6 +63,7 @@ class StepTable(NamedTuple):
 
 COUNTS = ("prompts", "graph_tokens", "lone_parts")  # fields of a table that are no seconds, or have some of their own
 
+MOST_FIELDS = 13  # of a StepTable
 READ_TOKENS = 1e9  # so many that launches do not count
 ROW_BYTES = 200  # of one row of a step table, while the seconds of all ops are added up
 SLOPES = ("decode_reads", "decode_reads_windowed", "prefill_tokens", "prefill_pairs", "prefill_pairs_windowed")
@@ -182,12 +185,11 @@ class StepModel:
             self.least_s,
             lone_s=self._lone_s(),
             lone_parts=self._lone_parts,
-            host_s=self.overheads.each_s,
+            host_s=np.append(self.overheads.each_s, self.launches.sequence_s),
             prompts=self.launches.prompts,
             decode_launch_s=launch_s,
             decode_graph_s=graph_s,
             graph_tokens=self.graphs.tokens,
-            hidden_sequence_s=self.launches.sequence_s,
         )
 
     def _lone_s(self) -> Floats:

@@ -50,7 +50,7 @@ def _launched_prompts(s: State, table: StepTable, decoded: int, worked_s: float)
     """
     book = s.book[0]
     worked_s += _prompt_seconds(s, table)
-    hidden_s = table.hidden_sequence_s * (decoded + book.scheduled - book.decoding * book.decode_now)
+    hidden_s = table.host_s[3] * (decoded + book.scheduled - book.decoding * book.decode_now)
     if decoded + book.prompt_tokens <= table.graph_tokens:
         return max(worked_s + table.prompts.gaps_s, table.least_s), table.prompts.piecewise_s + hidden_s
     return max(worked_s, table.least_s), table.prompts.least_s + hidden_s

@@ -73,7 +73,7 @@ def test_it_launches_prompts_and_reads_tokens_one_after_the_other():
     step, launches = found.step_model(), found.step_model().launches
     mixed = Counts(1.0, 1127.0, 1028.0, prefill_tokens=100.0)
     assert step.seconds(mixed) == pytest.approx(launches.prompts.least_s + 1028 * launches.sequence_s)
-    assert step.table(2048, 2048).hidden_sequence_s == launches.sequence_s > 0
+    assert step.table(2048, 2048).host_s[3] == launches.sequence_s > 0
 
 
 def test_tritons_experts_on_hopper_are_whole_blocks_of_128_columns():

@@ -311,7 +311,7 @@ AT_ONCE = {"policy": state.PROMPTS_FIRST, "chunked_prefill": False, "num_schedul
 
 def test_a_step_of_decodes_is_several_that_the_host_prepares_once():
     """A prompt of 4 tokens, then four passes that read 5, 6, 7, 8 tokens; the host's part of three is not paid."""
-    table = TABLE._replace(host_s=np.array([5, 3, 2]) * UNIT_S)
+    table = TABLE._replace(host_s=np.array([5, 3, 2, 0]) * UNIT_S)
     run = simulate(limits(**AT_ONCE), table, requests_of([(0.0, 4, 5)]))
     each_s = table.token_s[1] + table.logit_s[1]
     host_s = (5 + 3 + 2 * 6.5) * UNIT_S

@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.roofline.graphs import HostLaunch
-from simulator.roofline.step_model import StepTable
+from simulator.roofline.step_model import MOST_FIELDS, StepTable
 from simulator.scheduler.state import POLICIES, SchedulerLimits
 from simulator.simulation.engine_loop import opening
 from simulator.simulation.step_seconds import slope, step_seconds
@@ -67,3 +67,8 @@ def test_the_host_launches_a_step_while_the_one_before_runs():
 def test_beyond_a_table_steps_rise_as_its_upper_half_does():
     """From 4 to 16 in two rows."""
     assert slope(np.array([0.0, 1.0, 4.0, 9.0, 16.0])) == 6.0
+
+
+def test_a_table_has_no_more_fields_than_compiled_loops_can_keep():
+    """One more, though unused, made the event loop three times as slow (docs/log.md, 2.8)."""
+    assert len(StepTable._fields) <= MOST_FIELDS

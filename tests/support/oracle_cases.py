@@ -44,11 +44,10 @@ TABLE = StepTable(
     loaded_s=17 * UNIT_S,
     least_s=1500 * UNIT_S,
     prompts=HostLaunch(least_s=1900 * UNIT_S, piecewise_s=1700 * UNIT_S, gaps_s=29 * UNIT_S),
-    host_s=np.array([37, 41, 2]) * UNIT_S,
+    host_s=np.array([37, 41, 2, 43]) * UNIT_S,
     decode_launch_s=np.repeat([0, 1600, 0, 1800], [4, 3, 3, 7]) * UNIT_S,
     decode_graph_s=np.repeat([0, 31, 57, 0], [4, 3, 3, 7]) * UNIT_S,
     graph_tokens=12,
-    hidden_sequence_s=43 * UNIT_S,
 )
 BLOCK_SIZES = st.sampled_from([1, 2, 3, 16])
 
@@ -96,7 +95,7 @@ def _launched(batch: OracleBatch, worked_s: float, tokens: int, logits: int = 0,
         piecewise = tokens <= TABLE.graph_tokens
         graph_s = TABLE.prompts.gaps_s if piecewise else 0.0
         launch_s = TABLE.prompts.piecewise_s if piecewise else TABLE.prompts.least_s
-        batch.launch_s = launch_s + TABLE.hidden_sequence_s * logits
+        batch.launch_s = launch_s + TABLE.host_s[3] * logits
     return max(worked_s + graph_s * passes, TABLE.least_s * passes, batch.launch_s - batch.ahead_s)
 
 

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -40,7 +40,8 @@ OF_ENGINES = (
 )
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """One fleet under one load, and what came of it.
 
     `rate`: requests/s as asked, None in a closed loop and where all come at once.
@@ -49,9 +50,9 @@ class Found(NamedTuple):
     workload: Workload
     rate: float | None
     service: ServiceReport
-    priced: OfferQuestion = OfferQuestion()
+    priced: OfferQuestion
 
-    @property
+    @cached_property
     def bills(self) -> dict[Commitment, tuple[str, float]]:
         """By commitment, the asked one first: which instances hold all replicas, and US dollars that the run costs.
 
@@ -195,7 +196,7 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
         return {key: None if seen[key] is None else seen[key] - network_ms[key] for key in names}
 
     def rerun(step_factor: float) -> Row:
-        return without_network(_client_latencies(found._replace(service=each.rerun(step_factor))))
+        return without_network(_client_latencies(replace(found, service=each.rerun(step_factor))))
 
     prediction = PredictionRange(deployment, regime, level, row)
     latencies = replace(prediction, found=without_network(row), again=rerun)
