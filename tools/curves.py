@@ -104,7 +104,7 @@ def adjusted(asked: Asked, values: Values) -> Asked:
     """Return a measured setup whose engine has other values of its parameters."""
     deployment = asked.deployment
     engine = deployment.engine
-    kernels = deployment.kernels
+    kernels = deployment.kernels.of_engine
     own = {name: value for name, value in values.items() if name not in TIMES}
     kernels = kernels.with_fitted(**own).model_copy(update={"families": ()})
     overheads = engine.overheads.model_copy(update={name: values[name] for name in TIMES & values.keys()})

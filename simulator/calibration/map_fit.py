@@ -15,6 +15,7 @@ import numpy as np
 from simulator.arrays import Floats, Ints
 from simulator.calibration.terms import TERMS, Term, adjusted
 from simulator.deployment.deployment import Deployment
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import Engine
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.errors import InfercastError
@@ -38,7 +39,7 @@ FELT = 1e-4  # change of a row's logarithm by a standard deviation of a constant
 def _peaks(deployment: Deployment) -> dict[str, float]:
     """Return the shares at which a device reaches its own peaks: 1 / the achievable fractions of its profile."""
     hardware = deployment.hardware
-    gemm = hardware.achievable.gemm[Rates(hardware).peak(deployment.layout.weight_dtype)[0]]
+    gemm = hardware.achievable.gemm[Rates(DeviceKernels(hardware)).peak(deployment.layout.weight_dtype)[0]]
     decode, prefill = hardware.achievable.decode_attention, hardware.achievable.prefill_attention
     return {
         "compute": 1 / gemm.compute_fraction,

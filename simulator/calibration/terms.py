@@ -92,7 +92,7 @@ def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], so
         if term.name in values:
             of[term.part][term.name] = Figure(values[term.name], source)
     host = engine.overheads_on(hardware).model_copy(update=of["overheads"])
-    rule = engine.kernels_on(hardware).with_fitted(**of["fitted"])
+    rule = engine.kernels_on(hardware).of_engine.with_fitted(**of["fitted"])
     rule = rule.model_copy(update={"families": (), "devices": (hardware.id,), "overheads": host})
     others = tuple(each for each in engine.kernels if each.devices != (hardware.id,))
     return engine.model_copy(update={"kernels": (rule, *others)})

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.errors import InfercastError
 from simulator.frames import Framed, frame
 from simulator.hardware.hardware import Hardware
@@ -112,7 +113,7 @@ def training_of(model: Model, hardware: Hardware, tokens: float | None = None, m
     """
     parameters = float(model.active_parameters)
     tokens = float(OPTIMAL_TOKENS_PER_PARAMETER) * parameters if tokens is None else tokens
-    peak = float(Rates(hardware).peak("bf16")[1])
+    peak = float(Rates(DeviceKernels(hardware)).peak("bf16")[1])
     return Training(parameters, tokens, peak, float(MFU) if mfu is None else mfu)
 
 

@@ -24,8 +24,8 @@ from simulator.deployment.settings import Settings
 from simulator.deployment.sharding import sharded
 from simulator.deployment.speculation import MORE_TOKENS, Draft, draft_of, refuse_drafts
 from simulator.deployment.weight_files import refuse_unreadable
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import Engine, load_engine, usual_engine
-from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import NO_OVERHEADS, Overheads
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware, load_hardware
@@ -215,9 +215,9 @@ class Deployment:
         return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, self.tp * dp * self.layout.pp, dp)
 
     @cached_property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> DeviceKernels:
         """The engine's kernels on the device, for the model."""
-        return self.engine.kernels_on(self.hardware).of_model(self.hardware, self.model)
+        return self.engine.kernels_on(self.hardware).of_model(self.model)
 
     @property
     def overheads(self) -> Overheads:
@@ -274,10 +274,9 @@ class Deployment:
         hidden_s = times.sequence_s * host_slowness(self.hardware) if engine.hides_sequences and ahead else 0.0
         found = StepModel(
             self._step_ops(),
-            self.hardware,
+            kernels,
             times.model_copy(update={"sequence_s": 0.0}) if hidden_s else times,
             light=self.light,
-            kernels=kernels,
             draft_ops=self.draft.ops,
             draft_tokens=self.draft_tokens,
             num_scheduler_steps=engine.num_scheduler_steps,
@@ -290,8 +289,8 @@ class Deployment:
             return found
         return replace(
             found,
-            least_s=step_launches_s(kernels, self.hardware, self.layout, self.model, self.overheads),
-            launches=launches_s(kernels, self.hardware, self.model, found.ops)._replace(sequence_s=hidden_s),
+            least_s=step_launches_s(kernels, self.layout, self.model, self.overheads),
+            launches=launches_s(kernels, self.model, found.ops)._replace(sequence_s=hidden_s),
             graphs=self.graphs.of_steps,
         )
 
@@ -300,8 +299,8 @@ class Deployment:
         ops = self.ops
         if not self.light:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
-            ops = tuple(self.kernels.padded(op, self.hardware) for op in ops)
-            ops = ops_of_model(ops, self.kernels, self.hardware, self.model, self.layout)
+            ops = tuple(self.kernels.padded(op) for op in ops)
+            ops = ops_of_model(ops, self.kernels, self.model, self.layout)
             ops = tuple(absorbed(ops)) if self.engine.absorbs_prompts else ops
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:

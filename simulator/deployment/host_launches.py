@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from simulator.engines.kernels import Kernels
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.overheads import Overheads
 from simulator.hardware.hardware import Hardware
 from simulator.models.layers import LAST_OF_EXPERTS
@@ -29,7 +29,7 @@ def host_slowness(hardware: Hardware) -> float:
     return float(hardware.host_slowness or 1.0)
 
 
-def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model: Model, overheads: Overheads) -> float:
+def step_launches_s(kernels: DeviceKernels, layout: Layout, model: Model, overheads: Overheads) -> float:
     """Return the least seconds of any step, where no graph launches it: 0 where one does.
 
     Eager kernels of a layer x seconds of each (KernelRules.eager_kernels), or what was fitted to steps
@@ -37,39 +37,37 @@ def step_launches_s(kernels: Kernels, hardware: Hardware, layout: Layout, model:
     """
     layers = len(model.layer_names)
     if kernels.rules.eager_kernels:
-        return kernels.rules.eager_kernels * overheads.kernel_s * host_slowness(hardware) * layers
+        return kernels.rules.eager_kernels * overheads.kernel_s * host_slowness(kernels.hardware) * layers
     if kernels.fitted.layer_launches is None:
         return 0.0
-    gemm = hardware.achievable.gemm[Rates(hardware, kernels).peak(layout.model_dtype)[0]]
+    gemm = kernels.hardware.achievable.gemm[Rates(kernels).peak(layout.model_dtype)[0]]
     return kernels.fitted.layer_launches * gemm.launch_s * layers
 
 
-def _experts_s(kernels: Kernels, hardware: Hardware, op: Op) -> float:
+def _experts_s(kernels: DeviceKernels, op: Op) -> float:
     """Return the host's seconds for a layer of experts beside its kernels: of those that it has, or what was fitted."""
-    own = kernels.own_experts(op, hardware)
+    own = kernels.own_experts(op)
     each_s = own.host_s if own and own.host_s else kernels.fitted.experts_launch_s
-    return float(each_s or 0.0) * host_slowness(hardware)
+    return float(each_s or 0.0) * host_slowness(kernels.hardware)
 
 
-def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable[Op]) -> Launches:
+def launches_s(kernels: DeviceKernels, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
     Without a graph: for each kernel, each norm that is one, each layer of experts, and what a mixer has for prompts
     beside its ops (KernelRules.prompt_kernels). In pieces: for the kernels that split the graph (Op.splits) and a graph
     of each layer and of what is behind the last, each taken to be a kernel's.
     """
-    each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(hardware)
+    each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(kernels.hardware)
     if not each_s:
         return NO_LAUNCHES
     every = tuple(ops)
     decoding = [op for op in every if op.rate != "prefill_attention"]
-    of_experts_s = sum(_experts_s(kernels, hardware, op) * op.repeats for op in every if op.name == LAST_OF_EXPERTS)
+    of_experts_s = sum(_experts_s(kernels, op) * op.repeats for op in every if op.name == LAST_OF_EXPERTS)
     layers = len(model.layer_names)
 
     def seconds(launched: Iterable[Op], prompts: int) -> float:
-        return each_s * sum(
-            (kernels.launches(op, hardware) + prompts * op.prompt_launches) * op.repeats for op in launched
-        )
+        return each_s * sum((kernels.launches(op) + prompts * op.prompt_launches) * op.repeats for op in launched)
 
     graphs_s = each_s * (layers + 1)
     norms_s = each_s * sum(kernels.norm_calls(op) * op.repeats for op in every)

@@ -33,9 +33,9 @@ def padding_bytes(deployment: Deployment) -> float:
     Marlin on one H100 (vllm-project/vllm issue 23278), of which this is 5.1. On B200 they become 3,072 both ways in
     releases before 0.33.
     """
-    kernels, hardware = deployment.kernels, deployment.hardware
+    kernels = deployment.kernels
     added = (
-        (kernels.padded(op, hardware).expert_bytes - op.expert_bytes) * op.experts.total * op.repeats
+        (kernels.padded(op).expert_bytes - op.expert_bytes) * op.experts.total * op.repeats
         for op in deployment.ops
         if op.experts is not None and not op.on_host
     )

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from simulator.engines.kernels import Kernels
-from simulator.hardware.hardware import Hardware
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
@@ -12,13 +11,11 @@ from simulator.models.model import Model
 from simulator.models.operations import Counts, Op
 
 
-def ops_of_model(
-    ops: Iterable[Op], kernels: Kernels, hardware: Hardware, model: Model, layout: Layout
-) -> tuple[Op, ...]:
+def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout: Layout) -> tuple[Op, ...]:
     """Return the ops, norms that are part of all-reduces without a start, routers with all kernels that choose."""
     fused = kernels.rules.fuses_norms
-    norms = 0 if fused and fused.holds(hardware, model, layout) else None
-    more = next((each.kernels for each in kernels.rules.router_kernels if each.holds(hardware, model)), 0)
+    norms = 0 if fused and fused.holds(kernels.hardware, model, layout) else None
+    more = next((each.kernels for each in kernels.rules.router_kernels if each.holds(kernels.hardware, model)), 0)
 
     def launches(op: Op) -> int:
         if op.name == NORMS and norms is not None:

@@ -162,7 +162,7 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
     """
     host = host_of(hardware, offload)
     rates = LightRates if light else Rates
-    cpu, device = rates(host, engine.kernels_on(host)), rates(hardware, engine.kernels_on(hardware))
+    cpu, device = rates(engine.kernels_on(host)), rates(engine.kernels_on(hardware))
     link_bytes_per_s = _link_bytes_per_s(hardware, light=light)
 
     def cost(op: Op, counts: Counts) -> Cost:

@@ -104,7 +104,7 @@ def _routed_bytes(deployment: Deployment) -> float:
         number = float(up.activation_bytes.tokens) / (inputs + up.columns)  # bytes of one column of all chosen experts
         middle = float(down.activation_bytes.tokens) / number - down.columns
         columns = max(up.columns, down.columns) + middle
-        if (kernels.own_experts(up, deployment.hardware) or kernels.rules).sorts_inputs:
+        if (kernels.own_experts(up) or kernels.rules).sorts_inputs:
             number = deployment.layout.activation_bytes * up.experts.chosen  # type: ignore[union-attr]
             columns = down.columns + max(up.columns, down.columns)
         most = max(most, number * columns)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from simulator.engines.conditions import FormatName
 from simulator.engines.defaults import Default, default_of
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine_names import redirected, spelt, stated_date, stated_release
 from simulator.engines.graph_capture import GraphCapture
 from simulator.engines.kernels import Kernels
@@ -212,7 +213,7 @@ class Engine(Profile):
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
         return default_of(self.max_model_len, hardware)
 
-    def kernels_on(self, hardware: Hardware) -> Kernels:
+    def kernels_on(self, hardware: Hardware) -> DeviceKernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.covers(hardware):
@@ -221,9 +222,9 @@ class Engine(Profile):
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
                 found = found.without_triton_attention() if self.attention_backend == "rocm" else found
                 found = found.with_experts_of(self.moe_backend) if self.moe_backend != "auto" else found
-                return found.with_quick_reduce() if self.quick_reduce else found
+                return DeviceKernels(hardware, found.with_quick_reduce() if self.quick_reduce else found)
         if not self.kernels_of:
-            return Kernels()
+            return DeviceKernels(hardware)
         other = load_engine(self.kernels_of)
         if other.kernels_of:
             because = f"{other.id} runs the kernels of {other.kernels_of} itself"
@@ -232,7 +233,7 @@ class Engine(Profile):
 
     def overheads_on(self, hardware: Hardware) -> Overheads:
         """Return its host times beside a device: those that it was measured with, or the engine's."""
-        return self.kernels_on(hardware).overheads or self.overheads
+        return self.kernels_on(hardware).of_engine.overheads or self.overheads
 
     def rank_tokens(self, hardware: Hardware, ranks: int) -> int:
         """Return its default of max_num_batched_tokens for one of several ranks of data-parallel attention."""

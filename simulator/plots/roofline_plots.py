@@ -119,7 +119,7 @@ class _Style(NamedTuple):
 def _plot_ceilings(ax: Axes, deployment: Deployment, points: Sequence[_Point]) -> None:
     """Plot the roofs of every number format in which the deployment computes, over the intensities shown."""
     hardware, kernels = deployment.hardware, deployment.kernels
-    rates, width = Rates(hardware, kernels), float(hardware.memory_bytes_per_s)
+    rates, width = Rates(kernels), float(hardware.memory_bytes_per_s)
     by_experts = sorted((op for op in deployment.ops if op.rate == "gemm"), key=lambda op: op.experts is None)
     gemms = {op.format: op for op in by_experts}  # one per number format, a plain GEMM where there is one
     highest = max(rates.peak(each)[1] for each in gemms)

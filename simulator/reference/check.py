@@ -241,11 +241,11 @@ class Checker:
         dtype = self.build.device.dtype_name
         ops = self.model.ops(Layout(weight_dtype=dtype, cache_dtype=dtype, model_dtype=dtype))
         kernels = engine.kernels_on(hardware)
-        launches = launches_s(kernels, hardware, self.model, ops)
-        profile = StepModel(ops, hardware, engine.overheads, kernels=kernels, launches=launches)
+        launches = launches_s(kernels, self.model, ops)
+        profile = StepModel(ops, kernels, engine.overheads, launches=launches)
         composed = step_table(tables, self.model, *sizes)
         return {
-            "roofline": StepModel(ops, hardware, light=True, kernels=kernels).table(*sizes),
+            "roofline": StepModel(ops, kernels, light=True).table(*sizes),
             "profile": profile.table(*sizes),
             "op tables": composed,
             "calibrated": fit_step_table(composed, steps),

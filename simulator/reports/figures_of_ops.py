@@ -38,7 +38,7 @@ class DeviceOps(NamedTuple):
     @property
     def rates(self) -> Rates:
         """Rates of the engine's kernels on it."""
-        return Rates(self.hardware, self.engine.kernels_on(self.hardware))
+        return Rates(self.engine.kernels_on(self.hardware))
 
 
 def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
@@ -102,7 +102,7 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     waves = any(rates.gemms.fills_tiles(rates.peak(op.format)[0], op) for op in ops if op.rate == "gemm")
     if waves:
         yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
-    tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op, hardware) for op in ops)
+    tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op) for op in ops)
     if tiled or any(rates.decoding.split(op) for op in attended):
         yield from own_figures(hardware, "multiprocessors")
     if "all_reduce" in kinds and hardware.node_devices > 1:
@@ -126,12 +126,12 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
         known = hardware.peak_flops_per_s.keys()
         if op.rate == "gemm" or op.rate.endswith("attention"):
             found[rates.peaks(op.format)[0], rates.peak(op.format)[0]] = None
-        unpacked = op.rate == "gemm" and (np.any(rates.kernels.unpack_s(op, 1.0, hardware)) or rates.clocked(op))
-        attended = op.rate == "prefill_attention" and rates.kernels.vector_attention_flops_per_s(op, hardware)
-        few = op.rate == "gemm" and vector_rows(op, rates.kernels, hardware)
+        unpacked = op.rate == "gemm" and (np.any(rates.kernels.unpack_s(op, 1.0)) or rates.clocked(op))
+        attended = op.rate == "prefill_attention" and rates.kernels.vector_attention_flops_per_s(op)
+        few = op.rate == "gemm" and vector_rows(op, rates.kernels)
         if few or rates.decoding.converts(op) or unpacked or attended:
             found["peak_flops_per_s", "fp32"] = None
-        tiled = rates.kernels.decode_padding(op, hardware) if op.rate == "decode_attention" else 1.0
+        tiled = rates.kernels.decode_padding(op) if op.rate == "decode_attention" else 1.0
         if op.cache_format == "fp8" and tiled > 1.0 and known >= {"fp8", "bf16"}:
             found |= dict.fromkeys([("peak_flops_per_s", "bf16"), ("peak_flops_per_s", "fp8")])
     return found
@@ -140,7 +140,7 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
 def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
     idle = _idle(part)
-    for path, figure in figures(part.rates.kernels, "kernels"):
+    for path, figure in figures(part.rates.kernels.of_engine, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
         name = ".".join(name.split(".")[: next((depth for part, depth in DEPTHS.items() if name.startswith(part)), 1)])
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
@@ -151,7 +151,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
     rates, kernels, ops = part.rates, part.rates.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
-    own = {op: kernels.own_experts(op, part.hardware) for op in gemms if op.experts is not None}
+    own = {op: kernels.own_experts(op) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
     experts = kernels.rules.vector_expert_tokens
     few = [op for op in gemms if rates.unpacks(op.format) and (op.experts is None or experts)]
@@ -167,8 +167,8 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "split_decode": not any(rates.decoding.split(op) for op in ops),
         **_idle_parts(part),
         "state_start_s": not any(updates_states(op) for op in ops),
-        "gemm_tiles": not any(kernels.tile_rows(op, part.hardware) for op in gemms),
-        "sparse_heads": not any(kernels.head_padding(op, part.hardware) > 1.0 for op in ops),
+        "gemm_tiles": not any(kernels.tile_rows(op) for op in gemms),
+        "sparse_heads": not any(kernels.head_padding(op) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,
@@ -203,11 +203,11 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
     rules, hardware = part.rates.kernels.rules, part.hardware
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
-    marlin = {part.rates.kernels.dense_marlin(op, hardware) for op in part.ops if op.rate == "gemm"}
+    marlin = {part.rates.kernels.dense_marlin(op) for op in part.ops if op.rate == "gemm"}
     prefill = triton.prefill.items() if triton else ()
     prompts = [op for op in part.ops if op.rate == "prefill_attention"]
     return {
-        "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op, hardware) for op in prompts),
+        "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op) for op in prompts),
         "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},

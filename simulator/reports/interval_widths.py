@@ -98,7 +98,7 @@ def traits_of(deployment: Deployment, metric: str, regime: str, basis: EvidenceL
 
 def basis_of(deployment: Deployment) -> EvidenceLevel:
     """Return the evidence behind a deployment's step times: `measured` where a user has calibrated it."""
-    return "measured" if deployment.kernels.residuals else shipped_basis(deployment)
+    return "measured" if deployment.kernels.of_engine.residuals else shipped_basis(deployment)
 
 
 def shipped_basis(deployment: Deployment, fitted_on: Sequence[str] | None = None) -> EvidenceLevel:
@@ -107,9 +107,9 @@ def shipped_basis(deployment: Deployment, fitted_on: Sequence[str] | None = None
     `fitted_on`: families of devices that the engine was fitted on, where that is not what its preset says.
     """
     hardware, kernels = deployment.hardware, deployment.kernels
-    if hardware.family in (kernels.fitted_on if fitted_on is None else fitted_on):
+    if hardware.family in (kernels.of_engine.fitted_on if fitted_on is None else fitted_on):
         return "fitted"
-    peak = Rates(hardware, kernels).peak(deployment.layout.weight_dtype)[0]
+    peak = Rates(kernels).peak(deployment.layout.weight_dtype)[0]
     reached = hardware.achievable.gemm.get(peak)
     return "guess" if reached is None or reached.compute_fraction.source.evidence == "guess" else "family"
 

@@ -86,7 +86,7 @@ def interval(deployment: Deployment, metric: str, regime: str, level: float = 0.
     """
     key = width_key(deployment, metric, regime)
     known = "throughput_out_tok_s" if key.metric == "req_s" else key.metric
-    own = deployment.kernels.residuals.get(f"{known} {regime}", ())
+    own = deployment.kernels.of_engine.residuals.get(f"{known} {regime}", ())
     low, high = np.exp(shipped().with_own(own, key, level))
     basis: EvidenceLevel = "measured" if own else shipped_basis(deployment)
     return Interval(float(low), float(high), level, basis)
@@ -102,7 +102,7 @@ def step_factors(deployment: Deployment, level: float = 0.8) -> tuple[float, flo
     >>> short < 1.0 < long
     True
     """
-    own = deployment.kernels.residuals
+    own = deployment.kernels.of_engine.residuals
     metric, regime = next((kind for kind in STEPS if " ".join(kind) in own), STEPS[0])
     found = interval(deployment, metric, regime, level)
     return (found.of_inverse if metric == STEPS[0][0] else found).around(1.0)

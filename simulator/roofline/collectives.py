@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.kernels import Kernels
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.achievable import Collective
 from simulator.hardware.hardware import NODE_DEVICES, Hardware
@@ -80,8 +80,8 @@ class Links:
     `reduced_bits` is not counted.
     """
 
-    def __init__(self, hardware: Hardware, kernels: Kernels) -> None:
-        self.hardware, self.kernels = hardware, kernels
+    def __init__(self, kernels: DeviceKernels) -> None:
+        self.hardware, self.kernels = kernels.hardware, kernels
 
     def transfer(self, op: Op, counts: Counts) -> Transfer:
         """Return what an op sends in a step, once.

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.heads_alone import ChunkedDecode
-from simulator.engines.kernels import Kernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import DecodeAttention
-from simulator.hardware.hardware import Hardware, require
+from simulator.hardware.hardware import require
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Figure, Source
 from simulator.roofline.bandwidth import at_most
@@ -43,8 +43,8 @@ class DecodeAttentionRates:
     `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
     """
 
-    def __init__(self, hardware: Hardware, kernels: Kernels, context_tokens: int) -> None:
-        self.hardware, self.kernels, self.context_tokens = hardware, kernels, context_tokens
+    def __init__(self, kernels: DeviceKernels, context_tokens: int) -> None:
+        self.hardware, self.kernels, self.context_tokens = kernels.hardware, kernels, context_tokens
 
     def seconds(self, op: Op, counts: Counts, flops_per_s: float) -> DecodeSeconds:
         """Return F / P + t_fp8, max(B / (m W), B g / (h W)) and t0; linear in the tokens read, so that steps add up.
@@ -64,10 +64,10 @@ class DecodeAttentionRates:
         memory = self.cache_fraction(rates, op)  # type: ignore[arg-type]
         memory_s = memory_s / memory
         if op.heads:
-            compute_s = compute_s * self.kernels.decode_padding(op, self.hardware) + self._conversion_s(op, counts)
+            compute_s = compute_s * self.kernels.decode_padding(op) + self._conversion_s(op, counts)
             if self.kernels.reads_per_head(op):
                 heads = op.heads / self.hardware.seen_as * (counts.tokens - counts.prefill_tokens)
-                share = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format, self.hardware)
+                share = self.kernels.share_per_head(heads, self.context_tokens, op.cache_format)
                 alone = share / op.shared_by
                 memory_s = memory_s * np.maximum(1.0, memory / alone)
         if wave := self.wave(op):

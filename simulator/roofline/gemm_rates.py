@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import WIDE_BYTES
-from simulator.engines.kernels import Kernels
 from simulator.engines.marlin_tiles import EXPONENT as MARLIN_EXPONENT
 from simulator.errors import ProfileError
 from simulator.hardware.achievable import Gemm, PeakName
-from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Counts, Op
 from simulator.profile import Figure
@@ -52,8 +51,8 @@ class GemmSeconds(NamedTuple):
 class GemmRates:
     """GEMMs of an engine's kernels on a device."""
 
-    def __init__(self, hardware: Hardware, kernels: Kernels) -> None:
-        self.hardware, self.kernels = hardware, kernels
+    def __init__(self, kernels: DeviceKernels) -> None:
+        self.hardware, self.kernels = kernels.hardware, kernels
 
     def seconds(self, op: Op, counts: Counts, name: PeakName, peak: float) -> GemmSeconds:
         """Return the seconds of a GEMM that is multiplied in a type, of `peak` FLOP/s; by step, as the counts.
@@ -73,20 +72,20 @@ class GemmRates:
         """
         gemm, reached = self.gemm(name, op), self.achieved(name, op)
         compute_s = counts.dot(op.flops) / (reached.compute * peak)
-        compute_s = compute_of_rows(op, counts, compute_s, self.kernels, self.hardware)
+        compute_s = compute_of_rows(op, counts, compute_s, self.kernels)
         memory_s = op.bytes_read(counts) / (reached.memory * self.hardware.memory_bytes_per_s)
-        memory_s = memory_s + scan_s(op, counts, self.kernels.rules, self.hardware)
+        memory_s = memory_s + scan_s(op, counts, self.kernels)
         if op.experts is None:
             compute_s = self._dense_s(op, counts, compute_s, name, reached.compute)
         else:
-            compute_s = compute_s * self.kernels.padding(op, counts.tokens, self.hardware)
+            compute_s = compute_s * self.kernels.padding(op, counts.tokens)
             if op.experts.ranks > 1:  # the others wait for the busiest rank
-                compute_s = compute_s * self.kernels.busiest_compute(op, counts.tokens, self.hardware)
+                compute_s = compute_s * self.kernels.busiest_compute(op, counts.tokens)
                 memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         read_s = np.maximum(memory_s, panel_s(gemm, op) * counts.steps) + input_loop_s(gemm, op) * counts.steps
         kernel_s = soft_maximum(compute_s, read_s, reached.exponent)
         kernel_s = self._least_s(op, counts, kernel_s, peak) + self.prepared_s(name, op, counts)
-        kernel_s = kernel_s + self.kernels.apart_s(op, counts.tokens, self.hardware, name)
+        kernel_s = kernel_s + self.kernels.apart_s(op, counts.tokens, name)
         return GemmSeconds(compute_s, memory_s, kernel_s, reached.launch_s)
 
     def _dense_s(self, op: Op, counts: Counts, seconds: Array, name: PeakName, share: float) -> Array:
@@ -96,7 +95,7 @@ class GemmRates:
         """
         gemm, hardware = self.gemm(name, op), self.hardware
         rows = rows_of(op, counts) / np.maximum(counts.steps, 1.0)
-        seconds = seconds * self.kernels.dense_padding(op, rows, hardware)
+        seconds = seconds * self.kernels.dense_padding(op, rows)
         rows = rows * (counts.steps > 0)  # without steps: none, and at the rate of many
         least = gemm.least_unpacked_rows if number_format(op.format).unpacked_for(name) else gemm.least_rows
         others = self.kernels.rules.start_s is None  # whose least rows a device states: not the engine's own kernels
@@ -113,12 +112,12 @@ class GemmRates:
         (KernelRules.k_loop_s), and for what unpacks their weights (ExpertKernels.unpack_flops).
         """
         if op.experts is None:
-            rows = self.kernels.tile_rows(op, self.hardware)
+            rows = self.kernels.tile_rows(op)
             tiles_s = tile_s(rows, peak, self.hardware.multiprocessors, op) if rows else 0.0  # type: ignore[arg-type]
             return np.maximum(kernel_s, tiles_s * counts.steps)
-        k_loop_s = self.kernels.k_loop_s(op, self.hardware) * counts.steps
+        k_loop_s = self.kernels.k_loop_s(op) * counts.steps
         kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
-        return np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens, self.hardware))
+        return np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens))
 
     def prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:
         """Return the seconds in which kernels of their own sort inputs of experts, and quantise those of block scales.
@@ -127,7 +126,7 @@ class GemmRates:
         """
         late = name == "fp8" and number_format(op.format).scaled_late
         shared = op.shared_inputs != NOTHING
-        own = self.kernels.own_experts(op, self.hardware)
+        own = self.kernels.own_experts(op)
         sorts = shared and (own or self.kernels.rules).sorts_inputs
         passes = float(own.passes or 0.0) if own and shared else 0.0
         if not (late or sorts or passes):
@@ -157,16 +156,16 @@ class GemmRates:
 
         Raises ProfileError as `gemm` does.
         """
-        gemm, kernels, hardware = self.gemm(name, op), self.kernels, self.hardware
+        gemm, kernels = self.gemm(name, op), self.kernels
         best = gemm.memory_fraction  # at which the device's own kernels read weights
         if kernels.rules.reads_at_best_rate:
-            best = hardware.achievable.best_memory_fraction
+            best = self.hardware.achievable.best_memory_fraction
         most = 2.0 if kernels.rules.sums_in_half else 1.0
         return AchievedGemm(
-            compute=min(gemm.compute_fraction * kernels.compute_share(name, op, hardware), most),
-            memory=at_most(best * kernels.fitted.memory * kernels.packed_share(name, op, hardware), best),
-            launch_s=kernels.start_s(hardware, name, op),
-            exponent=float(MARLIN_EXPONENT) if kernels.marlin(op, hardware) else exponent_of(gemm, op),
+            compute=min(gemm.compute_fraction * kernels.compute_share(name, op), most),
+            memory=at_most(best * kernels.fitted.memory * kernels.packed_share(name, op), best),
+            launch_s=kernels.start_s(name, op),
+            exponent=float(MARLIN_EXPONENT) if kernels.marlin(op) else exponent_of(gemm, op),
         )
 
     def fills_tiles(self, name: PeakName, op: Op) -> bool:
@@ -181,9 +180,9 @@ class GemmRates:
         if name in rates.gemm and self.achieved(name, op).memory == HIGHEST_MEMORY_FRACTION:
             yield "highest fraction of the bandwidth", HIGHEST_MEMORY_FRACTION
         own = rates.gemm_of(name, experts=True) if op.experts else None
-        if self.kernels.marlin(op, self.hardware):
+        if self.kernels.marlin(op):
             yield "exponent of Marlin", MARLIN_EXPONENT
         elif own and (own.exponent or math.inf) > EXPERTS_EXPONENT:
             yield "exponent of routed experts", EXPERTS_EXPONENT
-        if self.kernels.k_loop_s(op, self.hardware):
+        if self.kernels.k_loop_s(op):
             yield "exponent of experts' loop over K", K_LOOP_EXPONENT

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
-from simulator.engines.kernels import Kernels
 from simulator.hardware.achievable import PeakName
-from simulator.hardware.hardware import Hardware, require
+from simulator.hardware.hardware import require
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op, pairs
 from simulator.profile import Figure
@@ -32,17 +32,15 @@ class Rates:
 
     def __init__(
         self,
-        hardware: Hardware,
-        kernels: Kernels | None = None,
+        kernels: DeviceKernels,
         *,
         context_tokens: int = CAPTURED_TOKENS,
         seconds_alone: bool = False,
     ) -> None:
-        self.hardware, self.seconds_alone = hardware, seconds_alone
-        self.kernels = kernels or Kernels()
-        self.decoding = DecodeAttentionRates(hardware, self.kernels, context_tokens)
-        self.gemms = GemmRates(hardware, self.kernels)
-        self._links = Links(hardware, self.kernels)
+        self.kernels, self.hardware, self.seconds_alone = kernels, kernels.hardware, seconds_alone
+        self.decoding = DecodeAttentionRates(kernels, context_tokens)
+        self.gemms = GemmRates(kernels)
+        self._links = Links(kernels)
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
@@ -65,7 +63,7 @@ class Rates:
         """
         own, *wider = number_format(stored).compute
         weight_only = self.kernels.rules.weight_only
-        if (experts := self.kernels.experts_of(stored, self.hardware, None)) and experts.inputs:
+        if (experts := self.kernels.experts_of(stored, None)) and experts.inputs:
             own = experts.inputs
         peaks = self.peaks(stored)[1]
         for name in wider if stored in weight_only else (own, *wider):
@@ -87,12 +85,12 @@ class Rates:
 
     def clocked(self, op: Op) -> bool:
         """Whether the rate of a GEMM goes by the clock of the device (KernelRules.clocked_gemms)."""
-        return self.kernels.clocked_flops_per_s(self.peak(op.format)[0], op, self.hardware) < math.inf
+        return self.kernels.clocked_flops_per_s(self.peak(op.format)[0], op) < math.inf
 
     def _gemm(self, op: Op, counts: Counts) -> Cost:
         """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
-        apart = unpacked(op, counts, self.kernels, self.hardware, self.peak(op.format)[0])
+        apart = unpacked(op, counts, self.kernels, self.peak(op.format)[0])
         if apart is None:
             return few
         moved, many = apart.moved_bytes, self._multiplied(apart.op, counts)
@@ -151,8 +149,8 @@ class Rates:
         compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         flops = counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
-        flops_per_s = self.kernels.vector_attention_flops_per_s(op, self.hardware) or compute * self.peak(op.format)[1]
-        compute_s = self.kernels.head_padding(op, self.hardware) * flops / flops_per_s
+        flops_per_s = self.kernels.vector_attention_flops_per_s(op) or compute * self.peak(op.format)[1]
+        compute_s = self.kernels.head_padding(op) * flops / flops_per_s
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 

@@ -1,16 +1,16 @@
 """Scans of prompts by recurrent layers: kernels that pass the states of chunks through memory."""
 
-from simulator.engines.kernel_rules import KernelRules
-from simulator.hardware.hardware import Hardware
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.models.op_builders import SCAN
 from simulator.models.operations import Array, Counts, Op
 
 
-def scan_s(op: Op, counts: Counts, rules: KernelRules, hardware: Hardware) -> Array:
+def scan_s(op: Op, counts: Counts, kernels: DeviceKernels) -> Array:
     """Return the least seconds of a scan of prompts whose kernels pass states through memory; 0 of any other op.
 
     FLOPs / (scan_flops_per_byte W), W in bytes/s; the shape of the counts.
     """
-    if op.name != SCAN or rules.scan_flops_per_byte is None:
+    flops_per_byte = kernels.rules.scan_flops_per_byte
+    if op.name != SCAN or flops_per_byte is None:
         return 0.0
-    return counts.dot(op.flops) / (rules.scan_flops_per_byte * hardware.memory_bytes_per_s)
+    return counts.dot(op.flops) / (flops_per_byte * kernels.hardware.memory_bytes_per_s)

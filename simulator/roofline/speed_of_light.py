@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.engines.kernels import Kernels
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
@@ -22,10 +22,10 @@ class LightRates:
     (KernelRules.sums_in_half, reduced_bits). `seconds_alone` as for `Rates`.
     """
 
-    def __init__(self, hardware: Hardware, kernels: Kernels | None = None, *, seconds_alone: bool = False) -> None:
-        self.hardware, self.seconds_alone = hardware, seconds_alone
-        self.reduced_bits = kernels.rules.reduced_bits if kernels else None
-        self.peaks = 2.0 if kernels and kernels.rules.sums_in_half else 1.0  # of a GEMM, over the data sheet's
+    def __init__(self, kernels: DeviceKernels, *, seconds_alone: bool = False) -> None:
+        self.hardware, self.seconds_alone = kernels.hardware, seconds_alone
+        self.reduced_bits = kernels.rules.reduced_bits
+        self.peaks = 2.0 if kernels.rules.sums_in_half else 1.0  # of a GEMM, over the data sheet's
         self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
             "gemm": self._multiplied,
             "decode_attention": self._computed,

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Floats, Ints
-from simulator.engines.kernel_rules import KernelRules
 from simulator.models.operations import Counts, Op
 from simulator.roofline.step_model import ONES, SLOPES, StepModel, is_of_logits, refuse_oversized_table
 
@@ -102,8 +101,8 @@ def _units() -> list[Counts]:
 def _known(model: StepModel) -> dict[object, Floats]:
     """Return what is known of ops on the same device, under the same kernels."""
     rest = model.kernels, model.light, model.context_tokens, model.micro_batch_tokens, model.host_cost
-    place: object = (model.hardware, model.graphs.routed_sizes, *rest)
-    recent = _RECENT[model.hardware.id]
+    place: object = (model.graphs.routed_sizes, *rest)
+    recent = _RECENT[model.kernels.hardware.id]
     for other, known in list(recent):  # a copy: other threads add to it
         if other == place:
             return known
@@ -134,7 +133,7 @@ def _rises(model: StepModel, op: Op) -> bool:
     rank, where another kernel runs for a few rows, where collectives change their algorithm, and over micro-batches.
     """
     plain = op.experts is None and op.rate in ("gemm", "elementwise") and not op.on_host
-    rules = KernelRules() if model.kernels is None else model.kernels.rules
+    rules = model.kernels.rules
     switches = rules.vector_rows is not None or rules.unpacks_from_rows is not None
     return plain and not switches and not model.micro_batch_tokens
 

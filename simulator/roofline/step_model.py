@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Floats
-from simulator.engines.kernel_rules import CAPTURED_TOKENS, KernelRules
-from simulator.engines.kernels import Kernels
+from simulator.engines.device_kernels import DeviceKernels
+from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.overheads import NO_OVERHEADS, Overheads
-from simulator.hardware.hardware import Hardware
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Op
 from simulator.roofline.cost import Cost
@@ -79,10 +78,9 @@ class StepModel:
     """
 
     ops: tuple[Op, ...]
-    hardware: Hardware
+    kernels: DeviceKernels
     overheads: Overheads = NO_OVERHEADS
     light: bool = False
-    kernels: Kernels | None = None
     draft_ops: tuple[Op, ...] = ()  # of one sequential step of what drafts
     draft_tokens: int = 0
     micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
@@ -97,10 +95,10 @@ class StepModel:
 
     @cached_property
     def _rates(self) -> Rates | LightRates:
-        placed, alone = (self.hardware, self.kernels), self.seconds_alone
+        kernels, alone = self.kernels, self.seconds_alone
         if self.light:
-            return LightRates(*placed, seconds_alone=alone)
-        return Rates(*placed, context_tokens=self.context_tokens, seconds_alone=alone)
+            return LightRates(kernels, seconds_alone=alone)
+        return Rates(kernels, context_tokens=self.context_tokens, seconds_alone=alone)
 
     def explain(self, counts: Counts) -> list[Cost]:
         """Return the cost of each op, in the order of execution, and of the engine's host time.
@@ -197,7 +195,7 @@ class StepModel:
 
         0 where they are: only kernels with SplitDecode or WaveDecode leave devices idle for want of sequences.
         """
-        rules = self.kernels.rules if self.kernels else KernelRules()
+        rules = self.kernels.rules
         if rules.split_decode is None and rules.wave_decode is None:
             return np.zeros(2)
         reading = self._reading
@@ -219,7 +217,7 @@ class StepModel:
             return 0.0
         waves = [op for op in self._reading if rates.decoding.wave(op)]
         share = min((op.shared_by / op.attending_heads for op in waves), default=0.0)
-        return share * float(self.hardware.multiprocessors or 0.0)
+        return share * float(self.kernels.hardware.multiprocessors or 0.0)
 
     def once(self, op: Op, counts: Counts) -> Array:
         """Return the seconds of one repeat of an op; of sends, the mean of all."""

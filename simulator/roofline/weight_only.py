@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Bools
-from simulator.engines.kernels import Kernels
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.hardware.achievable import PeakName
-from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Array, Counts, Op
 
@@ -29,14 +28,14 @@ def rows_of(op: Op, counts: Counts) -> Array:
     return rows * op.experts.chosen / np.maximum(op.experts.touched(counts.tokens), 1.0)
 
 
-def unpacked(op: Op, counts: Counts, kernels: Kernels, hardware: Hardware, name: PeakName) -> Unpacked | None:
+def unpacked(op: Op, counts: Counts, kernels: DeviceKernels, name: PeakName) -> Unpacked | None:
     """Return the GEMM that an engine's library multiplies in `name` once weights lie in 16 bits; None: it never does.
 
     A kernel of its own reads the weights as they are stored and writes them in 16 bits (KernelRules.unpacks_from_rows);
     experts that have kernels of their own (ExpertKernels) unpack what they read.
     """
     least, stored = kernels.rules.unpacks_from_rows, number_format(op.format)
-    if least is None or kernels.own_experts(op, hardware) or not stored.unpacked_for(name):
+    if least is None or kernels.own_experts(op) or not stored.unpacked_for(name):
         return None
     growth = number_format(name).bits / stored.bits
     wide = replace(op, format=name, weight_bytes=op.weight_bytes * growth, expert_bytes=op.expert_bytes * growth)
@@ -44,17 +43,17 @@ def unpacked(op: Op, counts: Counts, kernels: Kernels, hardware: Hardware, name:
     return Unpacked(wide, weights * (1.0 + growth), np.asarray(rows_of(op, counts) >= least))
 
 
-def vector_rows(op: Op, kernels: Kernels, hardware: Hardware) -> float:
+def vector_rows(op: Op, kernels: DeviceKernels) -> float:
     """Return the rows of a dense GEMM, or a batch's tokens of experts, up to which vector units multiply; 0: none."""
     rules = kernels.rules
-    if not (rules.vector_rows and kernels.vector_share(op.format) and "fp32" in hardware.peak_flops_per_s):
+    if not (rules.vector_rows and kernels.vector_share(op.format) and "fp32" in kernels.hardware.peak_flops_per_s):
         return 0.0
     if not number_format(op.format).unpacked_for("fp32"):
         return 0.0
     return float((rules.vector_rows if op.experts is None else rules.vector_expert_tokens) or 0.0)
 
 
-def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, hardware: Hardware) -> Array:
+def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: DeviceKernels) -> Array:
     """Return the seconds in which the rows of a GEMM are multiplied; `seconds`: at the rate of many rows.
 
     A dense GEMM of a few rows (KernelRules.vector_rows), and experts of a few tokens (vector_expert_tokens): F / (v P),
@@ -62,8 +61,8 @@ def compute_of_rows(op: Op, counts: Counts, seconds: Array, kernels: Kernels, ha
     (KernelRules.unpack_tokens) a number is unpacked in the time of u multiplications, and then serves n rows, of an
     expert those that reach it: (1 + u / n) times as long.
     """
-    rules, stored = kernels.rules, number_format(op.format)
-    share, most = kernels.vector_share(op.format), vector_rows(op, kernels, hardware)
+    rules, hardware, stored = kernels.rules, kernels.hardware, number_format(op.format)
+    share, most = kernels.vector_share(op.format), vector_rows(op, kernels)
     if share and most:
         by_vectors = counts.dot(op.flops) / (share * hardware.peak_flops_per_s["fp32"])
         rows = rows_of(op, counts) if op.experts is None else counts.tokens

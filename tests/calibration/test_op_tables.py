@@ -132,7 +132,7 @@ def test_a_preset_says_what_the_host_takes_to_launch_a_kernel_of_a_prompt():
     measured = replace(tables(), prompt_least_s=0.010)
     engine = Engine.from_mapping(engine_preset(BENCH, measured, MODEL), "reference")
     hardware = Hardware.from_mapping(hardware_profile(BENCH, measured, MODEL), "measured")
-    found = launches_s(engine.kernels_on(hardware), hardware, MODEL, MODEL.ops(Layout())).prompts.least_s
+    found = launches_s(engine.kernels_on(hardware), MODEL, MODEL.ops(Layout())).prompts.least_s
     assert found == pytest.approx(0.010, rel=1e-3)
     assert "kernels" not in engine_preset(BENCH, tables(), MODEL)
 

@@ -5,6 +5,7 @@ import pytest
 from simulator.deployment.deployment import deploy
 from simulator.deployment.host_launches import launches_s, step_launches_s
 from simulator.deployment.settings import Settings
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import LAST_OF_EXPERTS
@@ -31,22 +32,22 @@ OPS = (
 def test_each_kernel_of_a_step_takes_the_host_as_long_and_a_layer_of_experts_more():
     """Prompts 6 + 15 + 3 + 3 + 6 kernels, decodes 6 + 3 + 3 + 6; in pieces 21 and 6 of them, and 17 graphs."""
     kernels, each_s = kernels_with(prompt_launch_s=5e-6, experts_launch_s=70e-6), 2 * 5e-6
-    found = launches_s(kernels, SLOW, LLAMA, OPS)
+    found = launches_s(DeviceKernels(SLOW, kernels), LLAMA, OPS)
     assert found.prompts.least_s == pytest.approx(33 * each_s + 3 * 2 * 70e-6)
     assert found.decodes.least_s == pytest.approx(18 * each_s + 3 * 2 * 70e-6)
     assert found.prompts.piecewise_s == pytest.approx((21 + 17) * each_s)
     assert found.decodes.piecewise_s == pytest.approx((6 + 17) * each_s)
     assert found.prompts.gaps_s == pytest.approx(16 * 10e-6)
-    alone = launches_s(kernels_with(prompt_launch_s=5e-6), SLOW, LLAMA, OPS)
+    alone = launches_s(DeviceKernels(SLOW, kernels_with(prompt_launch_s=5e-6)), LLAMA, OPS)
     assert alone.decodes.least_s == pytest.approx(18 * each_s)
-    assert launches_s(kernels_with(), SLOW, LLAMA, OPS) == NO_LAUNCHES
+    assert launches_s(DeviceKernels(SLOW), LLAMA, OPS) == NO_LAUNCHES
 
 
 def test_eager_kernels_of_all_layers_are_launched_by_python():
     """Twelve kernels in each of 16 layers, 4 us each, on a host that is half as fast."""
     overheads = load_engine("vllm").overheads.model_copy(update={"kernel_s": 4e-6})
     found = [
-        step_launches_s(kernels, SLOW, Layout(), LLAMA, overheads)
+        step_launches_s(DeviceKernels(SLOW, kernels), Layout(), LLAMA, overheads)
         for kernels in (kernels_with(eager_kernels=12.0), kernels_with())
     ]
     assert found == [pytest.approx(16 * 12 * 4e-6 * 2), 0.0]
@@ -58,11 +59,9 @@ def test_up_projections_of_latent_attention_are_two_kernels_of_decodes_and_one_o
     ups = [op for op in found.ops if op.name == "kv up"]
     layers = sum(op.repeats for op in ups)
     assert layers == 27
-    launched = launches_s(found.kernels, found.hardware, found.model, ups)
+    launched = launches_s(found.kernels, found.model, ups)
     own = found.kernels.with_rules(prompt_kernels={})
-    prompts, decodes = (
-        each.least_s for each in (launches_s(own, found.hardware, found.model, ups).prompts, launched.decodes)
-    )
+    prompts, decodes = (each.least_s for each in (launches_s(own, found.model, ups).prompts, launched.decodes))
     assert (prompts, decodes) == (pytest.approx(layers * 60e-6), pytest.approx(2 * layers * 60e-6))
     starts_s = [
         float(cost.overhead_s)

@@ -68,7 +68,7 @@ def test_stages_stream_one_after_the_other():
 def test_a_layer_on_the_cpu_costs_what_the_cpu_takes_until_a_batch_is_worth_copying_it():
     ours = offloaded(Offload(gpu_layers=31, host="epyc-9654"), engine="llama.cpp")
     model, cpu = ours.step_model(), load_hardware("epyc-9654")
-    rates = Rates(cpu, ours.engine.kernels_on(cpu))
+    rates = Rates(ours.engine.kernels_on(cpu))
     up = next(op for op in ours.ops if op.name == "CPU: gate and up projection")
     few, many = Counts(1.0, COPIED_FROM_TOKENS - 1.0), Counts(1.0, float(COPIED_FROM_TOKENS))
     rows = {cost.name: cost for cost in model.explain(few)}

@@ -15,6 +15,7 @@ from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation, draft_of
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -128,7 +129,9 @@ def test_the_table_is_the_sum_of_the_ops(draft, device, decodes, context, prompt
 def test_a_draft_of_k_tokens_costs_k_steps_of_its_model():
     deployment = drafted("llama-3.1-70b", "llama-3.2-1b", 5, tp=4)
     layout = default_layout(load_model("llama-3.2-1b"), tp=4)
-    alone = StepModel(load_model("llama-3.2-1b").ops(layout), H100, deployment.engine.overheads, kernels=_kernels())
+    alone = StepModel(
+        load_model("llama-3.2-1b").ops(layout), DeviceKernels(H100, _kernels()), deployment.engine.overheads
+    )
     host = deployment.engine.overheads.step_s + 7 * deployment.engine.overheads.sequence_s
     table = deployment.step_model().table(512, 16)
     assert table.draft_s[0] == 0

@@ -9,6 +9,7 @@ from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.deployment.workspace import workspace
 from simulator.engines import marlin_tiles
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
@@ -53,7 +54,7 @@ def experts_s(engine: str, device: str, layer: MixtureOfExperts, hidden: int, la
     Benchmarks of kernels draw a token's experts at random, all alike.
     """
     hardware = load_hardware(device)
-    rates = Rates(hardware, load_engine(engine).kernels_on(hardware).with_fitted(compute=1.0))
+    rates = Rates(load_engine(engine).kernels_on(hardware).with_fitted(compute=1.0))
     routed = [op for op in layer.ops(hidden, layout) if op.experts is not None]
     ops = [replace(op, experts=op.experts._replace(uneven=False)) for op in routed if op.experts]
     costs = [rates.cost(op, Counts(1.0, tokens)) for op in ops]
@@ -80,7 +81,7 @@ def test_marlin_experts_take_their_published_times_on_an_h20(published, experts,
 def test_tiles_of_marlin_take_the_published_times_of_dense_weights(device, columns, inputs, published):
     """On an A100 and a B200, where no other kernel has four bits; one expert that all tokens choose is one, too."""
     hardware = load_hardware(device)
-    rates = Rates(hardware, load_engine("vllm-0.33").kernels_on(hardware).with_fitted(compute=1.0, launch=1.0))
+    rates = Rates(load_engine("vllm-0.33").kernels_on(hardware).with_fitted(compute=1.0, launch=1.0))
     product = linear("", (inputs, columns), Layout(weight_dtype="int4"))
     expert = replace(product, experts=Experts(1, 1), expert_bytes=product.weight_bytes, weight_bytes=0.0)
     for rows, us in published.items():
@@ -125,8 +126,8 @@ def test_whole_fp8_experts_run_in_triton_off_data_centers_and_loop_over_k(device
     up = next(op for op in layer.ops(5120, Layout(tp=8, weight_dtype="fp8")) if op.experts)
     hardware, h100 = load_hardware(device), load_hardware("h100-sxm")
     for engine in ("vllm-0.8", "vllm-0.14"):
-        assert load_engine(engine).kernels_on(hardware).k_loop_s(up, hardware) == pytest.approx(5120 * 4e-9)
-    assert load_engine("vllm-0.14").kernels_on(h100).k_loop_s(up, h100) == 0.0
+        assert load_engine(engine).kernels_on(hardware).k_loop_s(up) == pytest.approx(5120 * 4e-9)
+    assert load_engine("vllm-0.14").kernels_on(h100).k_loop_s(up) == 0.0
 
 
 @pytest.mark.parametrize("stored", TRTLLM_GEN)
@@ -134,7 +135,7 @@ def test_experts_of_tensorrt_llm_take_their_published_times_on_blackwell(stored)
     """Without the loop over K of Triton's kernel, which would make one token twice as slow."""
     layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
     hardware = load_hardware("b200-sxm")
-    rates = Rates(hardware, load_engine("vllm-0.33").kernels_on(hardware))
+    rates = Rates(load_engine("vllm-0.33").kernels_on(hardware))
     routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype=stored)) if op.experts]
     ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
     for tokens, ms in TRTLLM_GEN[stored].items():
@@ -154,7 +155,7 @@ def cutlass_us(release: str, device: str, tokens: float) -> float:
     """Return the microseconds of 32 of DeepSeek's 256 experts in nvfp4, drawn alike, in TensorRT-LLM."""
     layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
     hardware = load_hardware(device)
-    rates = Rates(hardware, load_engine(f"tensorrt-llm-{release}").kernels_on(hardware))
+    rates = Rates(load_engine(f"tensorrt-llm-{release}").kernels_on(hardware))
     routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype="nvfp4")) if op.experts]
     ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
     return 1e6 * sum(float(rates.cost(op, Counts(1.0, tokens)).seconds) for op in ops)
@@ -187,7 +188,7 @@ def test_flashattention_3_loses_time_to_a_cache_in_fp8():
     shares = {}
     for engine in ("vllm-0.19", "sglang-0.5.10", "tensorrt-llm-1.2"):
         kernels = load_engine(engine).kernels_on(h200).with_fitted(cache=1.0)
-        cost = Rates(h200, kernels).cost(op, reads)
+        cost = Rates(kernels).cost(op, reads)
         shares[engine] = float(op.bytes_read(reads) / 4.8e12 / cost.memory_s)
     assert shares == pytest.approx({"vllm-0.19": 0.57, "sglang-0.5.10": 0.57, "tensorrt-llm-1.2": 0.82})
 
@@ -204,15 +205,14 @@ TRITON = {
 def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
     """Up to 64 tokens, and 4,096, within 25 %: 85 FLOPs of fp32 for each weight and tile, half as many of a zero."""
     total, chosen, hidden, width = shape
-    kernels, layout = load_engine("sglang-0.5").kernels_on(load_hardware("h20-sxm")), Layout(weight_dtype="int4")
+    engine, layout = load_engine("sglang-0.5"), Layout(weight_dtype="int4")
+    kernels = engine.model_copy(update={"moe_backend": "triton"}).kernels_on(load_hardware("h20-sxm"))
     layer = MixtureOfExperts(kind="experts", experts=total, chosen=chosen, intermediate=width)
     ops = [op for op in layer.ops(hidden, layout) if op.name in ("experts up", "experts down")]
-    asked = kernels.with_experts_of("triton")
-    own, *rest = asked.rules.expert_kernels
+    own, *rest = kernels.rules.expert_kernels
     assert own.unpack_flops == pytest.approx(1.5 * 85, rel=0.01)
     without_zeros = own.model_copy(update={"unpack_flops": 85.0})
-    rules = asked.rules.model_copy(update={"expert_kernels": (without_zeros, *rest)})
-    rates = Rates(load_hardware("h20-sxm"), asked.model_copy(update={"rules": rules}))
+    rates = Rates(kernels.with_rules(expert_kernels=(without_zeros, *rest)))
     for tokens, measured in TRITON[shape].items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
@@ -237,33 +237,34 @@ def test_whoever_asks_for_triton_experts_has_dense_weights_unpacked_into_memory(
     assert costs[1]["experts up"].seconds > 1.3 * costs[0]["experts up"].seconds
 
 
+def cutlass_on_b200() -> DeviceKernels:
+    return load_engine("sglang-0.5").model_copy(update={"moe_backend": "cutlass"}).kernels_on(load_hardware("b200-sxm"))
+
+
 def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms():
     """Ms of a layer of DeepSeek-R1's experts on a B200 in CUDA graphs: sgl-project/sglang pull request 6093."""
-    kernels = load_engine("sglang-0.5").kernels_on(load_hardware("b200-sxm")).with_experts_of("cutlass")
+    kernels = cutlass_on_b200()
     layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=7168)
     ops = [op for op in layer.ops(2048, Layout(weight_dtype="nvfp4")) if op.name in ("experts up", "experts down")]
-    rates = Rates(load_hardware("b200-sxm"), kernels.with_fitted(launch=1.0))
+    rates = Rates(kernels.with_fitted(launch=1.0))
     for tokens, runs_ms in {4: 8.4, 8: 11.9, 16: 18.4}.items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
         found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
-    assert kernels.with_experts_of("auto").rules == kernels.rules
+    assert kernels.of_engine.with_experts_of("auto").rules == kernels.rules
     assert kernels.rules.unpacks_from_rows is None  # dense layers are Triton's affair alone
     assert kernels_with().with_experts_of("triton").rules.unpacks_from_rows is None  # an engine that has none
 
 
 def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory():
     """Two copies that are written and read, a product, and the read of the quantising kernel: 7 times 16 bits."""
-    hardware = load_hardware("b200-sxm")
-    kernels = load_engine("sglang-0.5").kernels_on(hardware).with_experts_of("cutlass")
+    kernels = cutlass_on_b200()
+    hardware = kernels.hardware
     layout = Layout(tp=4, weight_dtype="nvfp4-mlp")
     op = next(op for op in load_model("kimi-k2.5").ops(layout) if op.name == "experts up")
-    own = kernels.experts_of(op.format, hardware, op.experts)
-    rules = kernels.rules.model_copy(update={"expert_kernels": (own.model_copy(update={"passes": None}),)})
+    own = kernels.experts_of(op.format, op.experts)
+    without = kernels.with_rules(expert_kernels=(own.model_copy(update={"passes": None}),))
     prompt = Counts(1.0, 8000.0, 1.0)
-    more, less = (
-        float(Rates(hardware, each).cost(op, prompt).seconds)
-        for each in (kernels, kernels.model_copy(update={"rules": rules}))
-    )
+    more, less = (float(Rates(each).cost(op, prompt).seconds) for each in (kernels, without))
     rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
     assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)

@@ -19,7 +19,7 @@ NEW = {1: 4.128756, 16: 89.481096}
 def product_s(engine: str, stored: str, tokens: float, shape: tuple[int, int] = (4096, 6144), device: str = CARD):
     """Seconds of a product without what its launch takes, and of its bytes alone."""
     hardware = load_hardware(device)
-    rates = Rates(hardware, load_engine(engine).kernels_on(hardware))
+    rates = Rates(load_engine(engine).kernels_on(hardware))
     cost = rates.cost(linear("product", shape, Layout(weight_dtype=stored)), Counts(1.0, tokens, tokens))
     return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
 

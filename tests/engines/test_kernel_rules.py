@@ -11,6 +11,7 @@ from simulator.deployment.batches import Batch, decode_counts
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.engines.kernel_rules import CROWDED_HEADS, ExpertKernels
 from simulator.engines.kernels import Kernels
@@ -50,7 +51,7 @@ def attention_s(
     """One layer's decode attention over 1,000 cached tokens of each sequence on the MI300X, without its launch."""
     layer = Attention(heads=heads, kv_heads=kv_heads, head_dim=128)
     op = next(op for op in layer.ops(4096, Layout()) if op.rate == "decode_attention")
-    rates = Rates(load_hardware("mi300x"), kernels, context_tokens=context)
+    rates = Rates(DeviceKernels(load_hardware("mi300x"), kernels), context_tokens=context)
     counts = Counts(1.0, sequences + prompt, sequences, 1000.0 * sequences, prefill_tokens=prompt)
     cost = rates.cost(op, counts)
     return float(cost.seconds - cost.overhead_s)
@@ -72,7 +73,7 @@ def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
         Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout(cache_dtype=each)) for each in ("fp8", "fp16")
     )
     ops = [next(op for op in each if op.rate == "decode_attention") for each in layers]
-    rates = Rates(load_hardware("h100-sxm"), PAGED)
+    rates = Rates(DeviceKernels(load_hardware("h100-sxm"), PAGED))
     fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 16.0, 16.0, decode_reads=1e6)).memory_s for op in ops)
     assert fp8_s == pytest.approx(fp16_s)
     fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 64.0, 64.0, decode_reads=1e6)).memory_s for op in ops)
@@ -95,7 +96,7 @@ def test_heads_that_read_alone_are_bound_by_the_clock_of_a_device():
 
     def seconds(device: str, cache: str, **changes: None) -> float:
         kernels = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware(device)).with_fitted(**changes)
-        return float(Rates(load_hardware(device), kernels).cost(decode_op(8, cache), counts).memory_s)
+        return float(Rates(kernels).cost(decode_op(8, cache), counts).memory_s)
 
     numbers = float(load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("h100-sxm")).fitted.per_head)  # a clock
     alone_s = 4 * 2 * 8 * 128 * 1e6 / (numbers * 132 * 1.983e9)
@@ -123,9 +124,11 @@ def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
     layer = Attention(heads=40, kv_heads=8, head_dim=128, window=8192, chunked=True)
     op = next(op for op in layer.ops(5120, Layout(cache_dtype="fp8")) if op.rate == "decode_attention")
     counts = Counts(1.0, 8.0, 8.0, decode_reads_windowed=1e6)
-    kernels = load_engine("tensorrt-llm-1.2").kernels_on(load_hardware("h200-sxm"))
+    kernels = load_engine("tensorrt-llm-1.2").kernels_on(load_hardware("h200-sxm")).of_engine
     seconds = {
-        (device, context): Rates(load_hardware(device), kernels, context_tokens=context).cost(op, counts).memory_s
+        (device, context): Rates(DeviceKernels(load_hardware(device), kernels), context_tokens=context)
+        .cost(op, counts)
+        .memory_s
         for device in ("h200-sxm", "b200-sxm")
         for context in (8191, 8192)
     }
@@ -157,7 +160,7 @@ def test_vllm_v0_falls_back_to_paged_attention_for_windows_and_fp8_caches():
 
 def test_beyond_512_sequences_times_heads_v1_reads_the_cache_from_memory_for_each_head():
     """Mistral-7B v0.1 on an H100: 16 sequences are 512 heads, which share what one has read, and 17 are more."""
-    rates = Rates(load_hardware("h100-sxm"), load_engine("vllm-0.5").kernels_on(load_hardware("h100-sxm")))
+    rates = Rates(load_engine("vllm-0.5").kernels_on(load_hardware("h100-sxm")))
     few, many = (
         rates.cost(decode_op(8, "fp16", 4096), Counts(1.0, each, each, decode_reads_windowed=1e3 * each))
         for each in (16, 17)
@@ -190,9 +193,9 @@ def test_products_start_as_in_bf16_where_the_kernel_before_quantises(engine, sto
     hardware = load_hardware("h200-sxm")
     kernels = load_engine(engine).kernels_on(hardware)
     product = linear("", (4096, 4096), Layout(weight_dtype=stored))
-    started = Rates(hardware, kernels).gemms.achieved("fp8", product).launch_s / kernels.fitted.launch
+    started = Rates(kernels).gemms.achieved("fp8", product).launch_s / kernels.fitted.launch
     assert started == pytest.approx(4.2e-6 if as_bf16 else 7.6e-6)
-    routed = Rates(hardware, kernels).gemms.achieved("fp8", replace(product, experts=Experts(8, 2)))
+    routed = Rates(kernels).gemms.achieved("fp8", replace(product, experts=Experts(8, 2)))
     assert routed.launch_s / kernels.fitted.launch == pytest.approx(routed_s)
 
 
@@ -203,12 +206,12 @@ def test_tiles_of_own_kernels_grow_with_the_tokens_of_an_expert(tokens):
     tile = {"compute": figure(1.0), "least_tile": figure(16.0), "most_tile": figure(64.0)}
     own = ExpertKernels(formats=("bf16",), families=("hopper",), **tile)
     every = kernels_with(expert_tile=64.0), kernels_with(expert_tile=64.0, expert_kernels=(own,))
-    whole, growing = (float(kernels.padding(op, float(tokens), h100)) for kernels in every)
+    whole, growing = (float(DeviceKernels(h100, kernels).padding(op, float(tokens))) for kernels in every)
     each = tokens * 4 / float(op.experts.touched(float(tokens)))
     assert whole == pytest.approx(1 + 32 / each)
     assert growing == pytest.approx(max(1 + min(max(each, 16), 64) / 2 / each, 16 / each))
-    assert float(every[1].padding(op, float(tokens), load_hardware("b200-sxm"))) == whole
-    assert Kernels().padding(op, float(tokens), h100) == 1.0
+    assert float(DeviceKernels(load_hardware("b200-sxm"), every[1]).padding(op, float(tokens))) == whole
+    assert DeviceKernels(h100).padding(op, float(tokens)) == 1.0
 
 
 def test_tiles_of_the_whole_batch_are_padded_for_each_expert():
@@ -219,27 +222,28 @@ def test_tiles_of_the_whole_batch_are_padded_for_each_expert():
     halo = load_hardware("strix-halo")
     kernels = load_engine("llama.cpp-b6325").kernels_on(halo)
     op = replace(linear("", (128, 128), Layout(weight_dtype="q4_K_M")), experts=Experts(256, 8))
-    assert float(kernels.padding(op, 512.0, halo)) == pytest.approx(1 + 64 / 16, rel=0.01)
-    assert float(kernels.padding(op, 8.0, halo)) == pytest.approx(1 + 4 * float(op.experts.touched(8.0)) / 64)
-    found = kernels.padding(op, np.array([1.0, 8.0, 512.0]), halo)
-    assert found == pytest.approx([1.0, *(float(kernels.padding(op, each, halo)) for each in (8.0, 512.0))])
-    assert kernels.padding(replace(op, experts=None), 512.0, halo) == 1.0
+    assert float(kernels.padding(op, 512.0)) == pytest.approx(1 + 64 / 16, rel=0.01)
+    assert float(kernels.padding(op, 8.0)) == pytest.approx(1 + 4 * float(op.experts.touched(8.0)) / 64)
+    found = kernels.padding(op, np.array([1.0, 8.0, 512.0]))
+    assert found == pytest.approx([1.0, *(float(kernels.padding(op, each)) for each in (8.0, 512.0))])
+    assert kernels.padding(replace(op, experts=None), 512.0) == 1.0
     own = ExpertKernels(formats=("q4_K_M",), families=("rdna3.5",), compute=figure(1.0))
-    ruled = kernels.model_copy(update={"rules": kernels.rules.model_copy(update={"expert_kernels": (own,)})})
-    assert ruled.padding(op, 512.0, halo) == 1.0  # they have tiles of their own, or none
+    assert kernels.with_rules(expert_kernels=(own,)).padding(op, 512.0) == 1.0  # they have tiles of their own, or none
 
 
 def test_a_tile_of_experts_loops_over_its_inputs():
     """Of 5,120 inputs, 2 ns each: one token of GLM-4.6 takes 10 us at least, however many devices share an expert."""
-    rates = Rates(load_hardware("h100-sxm"), kernels_with(k_loop_s=2e-9))
+    rates = Rates(DeviceKernels(load_hardware("h100-sxm"), kernels_with(k_loop_s=2e-9)))
     op = next(op for op in GLM.ops(5120, Layout(tp=8)) if op.name == "experts up")
     assert op.inputs == 5120
     alone = rates.cost(op, Counts(steps=1.0, tokens=1.0))
-    read_s = float(Rates(rates.hardware, Kernels()).cost(op, Counts(steps=1.0, tokens=1.0)).seconds - alone.overhead_s)
+    read_s = float(
+        Rates(DeviceKernels(rates.hardware)).cost(op, Counts(steps=1.0, tokens=1.0)).seconds - alone.overhead_s
+    )
     assert alone.seconds - alone.overhead_s == pytest.approx(soft_maximum(read_s, 5120 * 2e-9, 1.5))
     dense = linear("", (5120, 5120), Layout())
     once = Counts(steps=1.0, tokens=1.0)
-    assert rates.cost(dense, once).seconds == Rates(rates.hardware, Kernels()).cost(dense, once).seconds
+    assert rates.cost(dense, once).seconds == Rates(DeviceKernels(rates.hardware)).cost(dense, once).seconds
 
 
 def test_experts_that_run_in_no_triton_kernel_wait_for_no_loop_of_it():
@@ -249,9 +253,9 @@ def test_experts_that_run_in_no_triton_kernel_wait_for_no_loop_of_it():
             hardware = load_hardware(device)
             kernels = load_engine(engine).kernels_on(hardware)
             op = next(op for op in GLM.ops(5120, Layout(weight_dtype=stored)) if op.name == "experts up")
-            assert kernels.k_loop_s(op, hardware) == 0.0, (device, stored, engine)
+            assert kernels.k_loop_s(op) == 0.0, (device, stored, engine)
             wide = replace(op, format="bf16")
-            assert kernels.k_loop_s(wide, hardware) == 5120 * kernels.rules.k_loop_s > 0.0
+            assert kernels.k_loop_s(wide) == 5120 * kernels.rules.k_loop_s > 0.0
 
 
 def test_default_tiles_are_for_sizes_that_nobody_tuned():
@@ -259,12 +263,13 @@ def test_default_tiles_are_for_sizes_that_nobody_tuned():
     h100 = load_hardware("h100-sxm")
     kernels = load_engine("sglang-0.5.10").kernels_on(h100)
     tuned, other = (Experts(128, 8, width=width) for width in (768, 704))
-    assert kernels.experts_of("bf16", h100, tuned) is None
-    assert kernels.experts_of("bf16", h100, other).default_tiles
-    assert kernels.experts_of("fp16", h100, other).default_tiles  # takes the tiles of bf16
-    assert kernels.experts_of("fp8-block", h100, other) is None
-    assert kernels.experts_of("bf16", load_hardware("mi300x"), other) is None  # AITER's, not Triton's
-    assert load_engine("vllm-0.33").kernels_on(h100).experts_of("bf16", h100, other) is None
+    assert kernels.experts_of("bf16", tuned) is None
+    assert kernels.experts_of("bf16", other).default_tiles
+    assert kernels.experts_of("fp16", other).default_tiles  # takes the tiles of bf16
+    assert kernels.experts_of("fp8-block", other) is None
+    on_instinct = replace(kernels, hardware=load_hardware("mi300x"))
+    assert on_instinct.experts_of("bf16", other) is None  # AITER's, not Triton's
+    assert load_engine("vllm-0.33").kernels_on(h100).experts_of("bf16", other) is None
 
 
 def test_the_width_of_experts_is_that_on_a_device():
@@ -279,9 +284,9 @@ def test_experts_of_four_bits_are_multiplied_as_fast_as_they_are_unpacked(engine
     kernels = load_engine(engine).kernels_on(hardware)
     op = replace(linear("", (128, 128), Layout(weight_dtype="int4")), experts=Experts(128, 4))
     peak = hardware.peak_flops_per_s["bf16"]
-    share = Rates(hardware, kernels).gemms.achieved("bf16", op).compute / kernels.fitted.compute
+    share = Rates(kernels).gemms.achieved("bf16", op).compute / kernels.fitted.compute
     assert share * peak == pytest.approx(reached * 1e12, rel=0.02)
-    dense = Rates(hardware, kernels).gemms.achieved("bf16", replace(op, experts=None)).compute / kernels.fitted.compute
+    dense = Rates(kernels).gemms.achieved("bf16", replace(op, experts=None)).compute / kernels.fitted.compute
     machete = 0.75 * hardware.achievable.gemm["bf16"].compute_fraction
     assert dense == pytest.approx(machete if device == "h100-sxm" else share)
 
@@ -292,23 +297,25 @@ def test_fused_experts_are_four_kernels_that_multiply_in_the_type_of_their_input
     flashinfer pull request 5301 has 25.7 us for one token in nvfp4, whose eight experts are read in 3.
     """
     hardware, layout = load_hardware("b200"), Layout(weight_dtype="mxfp4")
-    rates = Rates(hardware, load_engine("tensorrt-llm-1.2").kernels_on(hardware))
+    rates = Rates(load_engine("tensorrt-llm-1.2").kernels_on(hardware))
     first, second, *_ = (op for op in load_model("gpt-oss-120b").ops(layout) if op.experts and op.rate == "gemm")
-    assert [rates.kernels.launches(op, hardware) for op in (first, second)] == [2, 2]
+    assert [rates.kernels.launches(op) for op in (first, second)] == [2, 2]
     assert rates.peak("mxfp4")[0] == "fp8"
-    assert LightRates(hardware, rates.kernels).peak_flops_per_s("mxfp4") == hardware.peak_flops_per_s["fp4"]
+    assert LightRates(rates.kernels).peak_flops_per_s("mxfp4") == hardware.peak_flops_per_s["fp4"]
     started = sum(rates.gemms.achieved("fp8", op).launch_s for op in (first, second)) / rates.kernels.fitted.launch
     assert started == pytest.approx(9.6e-6 + 3 * 3.8e-6)
-    h100, card = load_hardware("h100-sxm"), load_hardware("rtx-pro-6000")
-    assert [rates.kernels.launches(op, h100) for op in (first, second)] == [6, 2]
-    assert [rates.kernels.launches(op, card) for op in (first, second)] == [first.launches, second.launches] == [5, 1]
+    h100, card = (replace(rates.kernels, hardware=load_hardware(each)) for each in ("h100-sxm", "rtx-pro-6000"))
+    assert [h100.launches(op) for op in (first, second)] == [6, 2]
+    assert [card.launches(op) for op in (first, second)] == [first.launches, second.launches] == [5, 1]
 
 
 @pytest.mark.parametrize("rate", ["decode_attention", "prefill_attention"])
 def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences(rate):
     """Half of 32 sequences x 32 heads are 512, few enough for the kernel of 16; and half of the scores are written."""
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.rate == rate)
-    rates = Rates(load_hardware("mi300x"), kernels_with(per_head=1.0, per_head_crowded=0.25, score_bytes=24.0))
+    rates = Rates(
+        DeviceKernels(load_hardware("mi300x"), kernels_with(per_head=1.0, per_head_crowded=0.25, score_bytes=24.0))
+    )
     halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
     wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
     assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
@@ -319,8 +326,8 @@ def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_
     bare = hardware.model_copy(update={"achievable": hardware.achievable.model_copy(update={"decode_attention": None})})
     op = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0))
     with pytest.raises(ProfileError, match="decode_attention"):
-        Rates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
-    assert LightRates(bare, Kernels()).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
+        Rates(DeviceKernels(bare)).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
+    assert LightRates(DeviceKernels(bare)).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
 
 
 def test_rules_of_formats_that_nobody_knows_are_refused():
@@ -334,7 +341,7 @@ def test_decode_attention_reads_no_faster_than_any_stream(share, reached):
     """A B200 reads its cache at 0.905 of its bandwidth, and no kernel streams at more than 0.95."""
     hardware = load_hardware("b200-sxm")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
-    cost = Rates(hardware, kernels_with(cache=share)).cost(op, Counts(decode_reads=1e6))
+    cost = Rates(DeviceKernels(hardware, kernels_with(cache=share))).cost(op, Counts(decode_reads=1e6))
     assert cost.memory_s == pytest.approx(1e6 * 2 * 8 * 128 * 2 / (reached * hardware.memory_bytes_per_s))
 
 
@@ -342,14 +349,16 @@ def test_experts_compute_whole_tiles():
     """64 tokens reach all 8 experts, 16 each: half a tile of 32 more doubles what they compute."""
     op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts)
     kernels = Kernels(), kernels_with(expert_tile=32.0)
-    exact, tiled = (Rates(load_hardware("mi300x"), each).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels)
+    exact, tiled = (
+        Rates(DeviceKernels(load_hardware("mi300x"), each)).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels
+    )
     assert tiled == pytest.approx(2 * exact)
 
 
 def test_a_package_of_two_devices_is_crowded_at_twice_the_heads():
     mi250 = load_hardware("mi250")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
-    rates = Rates(mi250, PAGED)
+    rates = Rates(DeviceKernels(mi250, PAGED))
     per_token = [rates.cost(op, Counts(1.0, n, n, 1.0)).seconds - rates.cost(op, Counts(1.0)).seconds for n in (32, 33)]
     assert per_token[1] == pytest.approx(4 * per_token[0])
 
@@ -371,7 +380,7 @@ def test_an_fp8_cache_is_converted_where_the_device_has_no_fp8():
     for device, cache in (("a100-sxm-40", "fp8"), ("a100-sxm-40", "int8"), ("h100-sxm", "fp8")):
         layout = default_layout(load_model("llama-3-8b"), dtypes=("fp16", cache))
         ops = [op for op in load_model("llama-3-8b").ops(layout) if op.rate == "decode_attention"]
-        rates = Rates(load_hardware(device))
+        rates = Rates(DeviceKernels(load_hardware(device)))
         found[device, cache] = sum(rates.cost(op, Counts(decode_reads=1.0)).seconds for op in ops)
     assert found["a100-sxm-40", "fp8"] - found["a100-sxm-40", "int8"] == pytest.approx(0.94e-6, rel=0.15)
     assert found["h100-sxm", "fp8"] < 0.1e-6
@@ -511,7 +520,7 @@ def panels_s(inputs: int, outputs: int, tokens: float, device: str = "rtx-5090")
     """Seconds of a product in nvfp4 on a card of SM120 without its launch, and of its bytes alone."""
     hardware = load_hardware(device)
     op = linear("product", (inputs, outputs), Layout(weight_dtype="nvfp4"))
-    cost = Rates(hardware).cost(op, Counts(1.0, tokens, tokens))
+    cost = Rates(DeviceKernels(hardware)).cost(op, Counts(1.0, tokens, tokens))
     return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
 
 
@@ -524,7 +533,7 @@ def test_few_columns_keep_few_multiprocessors_busy():
     assert wide_s == alone_s
     assert panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[0] == panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[1]
     op = linear("product", (8192, 8192), Layout(weight_dtype="nvfp4"))
-    assert Rates(load_hardware("rtx-5090")).cost(op, Counts()).seconds == 0  # no step, no panel
+    assert Rates(DeviceKernels(load_hardware("rtx-5090"))).cost(op, Counts()).seconds == 0  # no step, no panel
 
 
 @given(st.integers(1, 64), st.integers(1, 256), st.sampled_from([1.0, 32.0, 4096.0]))
@@ -536,10 +545,10 @@ def test_panels_never_make_a_product_faster_or_more_columns_cheaper(inputs, colu
 
 def test_a_weight_only_format_is_unpacked_and_others_of_its_type_are_not():
     card, b200, release = load_hardware("rtx-5090"), load_hardware("b200"), load_engine("vllm-0.8")
-    on_card, on_b200 = (Rates(each, release.kernels_on(each)) for each in (card, b200))
+    on_card, on_b200 = (Rates(release.kernels_on(each)) for each in (card, b200))
     assert [on_card.peak(each)[0] for each in ("mxfp4", "nvfp4", "fp8")] == ["bf16", "fp4", "fp8"]
     assert [on_b200.peak(each)[0] for each in ("mxfp4", "nvfp4")] == ["fp8", "fp4"]
-    assert LightRates(card, release.kernels_on(card)).peak_flops_per_s("mxfp4") == card.peak_flops_per_s["fp4"]
+    assert LightRates(release.kernels_on(card)).peak_flops_per_s("mxfp4") == card.peak_flops_per_s["fp4"]
 
 
 @pytest.mark.parametrize("stored", ["fp8", "nvfp4", "mxfp4"])
@@ -556,7 +565,7 @@ def test_light_knows_no_kernels(stored):
     layout = Layout(tp=4, weight_dtype=stored, cache_dtype="fp8")
     counts = Counts(*np.array([[1.0, 20.0, 20.0, 9000.0, 9000.0, 0.0, 0.0], [1.0, 16e3, 5.0, 0.0, 0.0, 16e3, 9e6]]).T)
     for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
-        light, with_kernels = (LightRates(load_hardware(device), each) for each in (None, slow))
+        light, with_kernels = (LightRates(DeviceKernels(load_hardware(device), each)) for each in (Kernels(), slow))
         for op in load_model("minimax-m2.5").ops(layout):
             assert np.array_equal(light.cost(op, counts).seconds, with_kernels.cost(op, counts).seconds), op.name
 
@@ -576,12 +585,12 @@ def prepared_s(rates: Rates, op: Op, tokens: float) -> float:
 
 def test_inputs_that_are_scaled_in_blocks_are_read_in_16_bits_and_written_in_8():
     """1,000 tokens of 4,096 inputs, however many outputs, at half of the 3.35 TB/s of an H100; per tensor none."""
-    rates = Rates(load_hardware("h100-sxm"), Kernels())
+    rates = Rates(DeviceKernels(load_hardware("h100-sxm")))
     for outputs in (1024, 16_384):
         op = linear("product", (4096, outputs), Layout(weight_dtype="fp8-block"))
         assert prepared_s(rates, op, 1000) == pytest.approx(1000 * 4096 * 3 / (0.5 * 3.35e12))
         assert prepared_s(rates, replace(op, format="fp8"), 1000) == pytest.approx(0.0, abs=1e-12)
-    assert prepared_s(Rates(load_hardware("a100-sxm-80"), Kernels()), op, 1000) == pytest.approx(0.0, abs=1e-12)
+    assert prepared_s(Rates(DeviceKernels(load_hardware("a100-sxm-80"))), op, 1000) == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -597,13 +606,13 @@ def test_inputs_that_are_scaled_in_blocks_are_read_in_16_bits_and_written_in_8()
 )
 def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, up_bytes, down_bytes):
     """Qwen3-235B: 8 experts of 1,536 for a token of 4,096 numbers."""
-    rates = Rates(load_hardware("h100-sxm"), kernels_with(sorts_inputs=sorts))
+    rates = Rates(DeviceKernels(load_hardware("h100-sxm"), kernels_with(sorts_inputs=sorts)))
     ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype=stored))
     up, down = (op for op in ops if op.experts and op.rate == "gemm")
     stream = 0.5 * 3.35e12
     assert prepared_s(rates, up, 2000) == pytest.approx(2000 * up_bytes / stream, abs=1e-11)
     assert prepared_s(rates, down, 2000) == pytest.approx(2000 * down_bytes / stream, abs=1e-11)
-    light = LightRates(rates.hardware, rates.kernels).cost(up, Counts(1.0, 2000.0))
+    light = LightRates(rates.kernels).cost(up, Counts(1.0, 2000.0))
     assert light.seconds == max(light.compute_s, light.memory_s)
 
 
@@ -611,7 +620,7 @@ def test_ranks_of_attention_quantise_the_inputs_of_their_own_tokens():
     """Of 2,000 tokens on eight ranks each has 250, before they go to their experts."""
     ops = load_model("qwen3-235b-a22b").ops(Layout(weight_dtype="fp8-block", ep=8, dp=8))
     up = next(op for op in ops if op.name == "experts up")
-    found_s = prepared_s(Rates(load_hardware("h100-sxm"), Kernels()), up, 2000)
+    found_s = prepared_s(Rates(DeviceKernels(load_hardware("h100-sxm"))), up, 2000)
     assert found_s == pytest.approx(250 * 4096 * 3 / (0.5 * 3.35e12))
 
 
@@ -619,7 +628,7 @@ def test_ranks_of_attention_quantise_the_inputs_of_their_own_tokens():
 def test_what_chooses_and_sorts_experts_starts_like_a_product_of_16_bits(apart, starts_us):
     """Six kernels on a B200, two of them products in fp4: 8.2 us each by its profile, 3.8 in bf16."""
     ops = [op for op in load_model("minimax-m2.5").ops(Layout(weight_dtype="nvfp4")) if op.experts]
-    rates = Rates(load_hardware("b200-sxm"), kernels_with(routes_apart=apart))
+    rates = Rates(DeviceKernels(load_hardware("b200-sxm"), kernels_with(routes_apart=apart)))
     assert sum(rates.cost(op, Counts(1.0)).overhead_s / op.repeats for op in ops) == pytest.approx(starts_us * 1e-6)
 
 
@@ -657,8 +666,8 @@ def test_mxfp4_experts_of_vllm_run_in_marlin_where_no_other_kernel_has_them(engi
     hardware = load_hardware(device)
     kernels = load_engine(engine).kernels_on(hardware)
     op = next(op for op in load_model("gpt-oss-20b").ops(Layout(weight_dtype="mxfp4")) if op.experts)
-    assert Rates(hardware, kernels).peak("mxfp4")[0] == multiplied
-    assert kernels.marlin(op, hardware) == marlin
+    assert Rates(kernels).peak("mxfp4")[0] == multiplied
+    assert kernels.marlin(op) == marlin
 
 
 def test_light_sums_in_half_where_an_engine_does():
@@ -668,6 +677,8 @@ def test_light_sums_in_half_where_an_engine_does():
         linear("", (4096, 4096), Layout(weight_dtype="fp16")),
         Counts(1.0, 4096.0),
     )
-    usual, half = (LightRates(card, kernels_with(sums_in_half=each)).cost(op, prompt) for each in (False, True))
+    usual, half = (
+        LightRates(DeviceKernels(card, kernels_with(sums_in_half=each))).cost(op, prompt) for each in (False, True)
+    )
     assert usual.compute_s == pytest.approx(2 * 4096**3 / card.peak_flops_per_s["fp16"])
     assert half.compute_s == usual.compute_s / 2

@@ -52,7 +52,7 @@ def test_only_the_gemms_of_experts_start_as_fp8_kernels(engine: str):
     found = deploy("minimax-m2.5", "gb300", engine, layout)
     up = next(op for op in found.ops if op.name == "experts up")
     gemms = found.hardware.achievable.gemm
-    starts = found.kernels.start_s(found.hardware, "fp8", up) / float(found.kernels.fitted.launch)
+    starts = found.kernels.start_s("fp8", up) / float(found.kernels.fitted.launch)
     assert starts == pytest.approx(gemms["fp8"].launch_s + (up.launches - 1) * gemms["bf16"].launch_s)
 
 
@@ -62,11 +62,11 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
     """They sort once, activate in the first GEMM and sum in the second, in tiles of 32 rows or more."""
     found = deploy("ernie-4.5-21b-a3b", device, engine)
     gemms = [op for op in found.ops if op.name in ("experts up", "experts down")]
-    assert [found.kernels.launches(op, found.hardware) for op in gemms] == launches
+    assert [found.kernels.launches(op) for op in gemms] == launches
     by_aiter = launches == [3, 1]
-    assert (found.kernels.k_loop_s(gemms[0], found.hardware) == 0.0) == by_aiter
-    assert (float(found.kernels.padding(gemms[0], 1.0, found.hardware)) == pytest.approx(32.0)) == by_aiter
-    starts_s = sum(found.kernels.start_s(found.hardware, "bf16", op) for op in gemms)
+    assert (found.kernels.k_loop_s(gemms[0]) == 0.0) == by_aiter
+    assert (float(found.kernels.padding(gemms[0], 1.0)) == pytest.approx(32.0)) == by_aiter
+    starts_s = sum(found.kernels.start_s("bf16", op) for op in gemms)
     aiter_s = (7.4 + 7 + 3 + 3) * 1e-6 * float(found.kernels.fitted.launch)
     assert (starts_s == pytest.approx(aiter_s)) == by_aiter
 
@@ -78,7 +78,7 @@ def test_experts_on_instinct_are_aiters(engine: str, device: str, launches: list
 def test_the_host_launches_each_kernel_of_a_scan(model: str, layers: int, scan: int):
     found = deploy(model, "h200-sxm", "sglang-0.5")
     every = [replace(op, prompt_launches=0) if op.name == SCAN else op for op in found.ops]
-    host_s = [launches_s(found.kernels, found.hardware, found.model, ops).prompts.least_s for ops in (found.ops, every)]
+    host_s = [launches_s(found.kernels, found.model, ops).prompts.least_s for ops in (found.ops, every)]
     assert host_s[0] - host_s[1] == pytest.approx(layers * scan * 60e-6)
 
 
@@ -91,7 +91,7 @@ def test_experts_in_nvfp4_are_tensorrt_llms_on_blackwell(tokens: int, us: float)
     layout = default_layout(load_model("deepseek-v3"), tp=8, ep=8, dtypes=("nvfp4", ""))
     found = deploy("deepseek-v3", "b200", "sglang", layout)
     counts = Counts(steps=1.0, tokens=float(tokens), logits=float(tokens))
-    rates, seconds = Rates(found.hardware, found.kernels), 0.0
+    rates, seconds = Rates(found.kernels), 0.0
     for op in found.ops:
         if op.experts is not None and op.name.startswith("experts"):
             alike = replace(op, experts=op.experts._replace(uneven=False, ranks=1))
@@ -114,7 +114,7 @@ def test_sparse_attention_of_prompts_computes_whole_tiles_of_heads(engine: str, 
     """DeepSeek-V3.2 has 128 heads, of which a rank of eight has 16: its other ops and a dense model have no pad."""
     for model in ("deepseek-v3.2", "deepseek-v3"):
         found = deploy(model, device, engine, default_layout(load_model(model), tp=tp, dtypes=("fp8-block", "")))
-        pads = {op.name: found.kernels.head_padding(op, found.hardware) for op in found.ops}
+        pads = {op.name: found.kernels.head_padding(op) for op in found.ops}
         assert pads.pop("prefill attention") == (factor if model == "deepseek-v3.2" else 1.0)
         assert set(pads.values()) == {1.0}
 
@@ -122,7 +122,7 @@ def test_sparse_attention_of_prompts_computes_whole_tiles_of_heads(engine: str, 
 def test_attention_to_compressed_tokens_has_the_pad_of_sparse_attention():
     layout = default_layout(load_model("deepseek-v4-flash"), tp=4)
     found = deploy("deepseek-v4-flash", "h200-sxm", "sglang", layout)
-    pads = [found.kernels.head_padding(op, found.hardware) for op in found.ops if op.name == "prefill attention"]
+    pads = [found.kernels.head_padding(op) for op in found.ops if op.name == "prefill attention"]
     assert pads == [64 / 16] * 4  # of every kind of layer
 
 
@@ -131,9 +131,8 @@ def test_a_pad_of_heads_takes_the_time_of_heads():
     found = deploy("deepseek-v3.2", "b200-sxm", "sglang-0.5", layout)
     op = next(each for each in found.ops if each.name == "prefill attention")
     counts = Counts(steps=1.0, tokens=8192.0, prefill_tokens=8192.0, prefill_pairs_windowed=8192.0 * 1792)
-    padded = Rates(found.hardware, found.kernels).cost(op, counts)
-    rules = found.kernels.rules.model_copy(update={"sparse_heads": {}})
-    plain = Rates(found.hardware, found.kernels.model_copy(update={"rules": rules})).cost(op, counts)
+    padded = Rates(found.kernels).cost(op, counts)
+    plain = Rates(found.kernels.with_rules(sparse_heads={})).cost(op, counts)
     assert padded.compute_s == pytest.approx(8 * plain.compute_s)
     assert padded.flops == plain.flops
 
@@ -141,11 +140,10 @@ def test_a_pad_of_heads_takes_the_time_of_heads():
 def norms_us(model: str, device: str, engine: str = "sglang-0.5") -> float:
     """Microseconds that norms add to a step of one token."""
     found = deploy(model, device, engine)
-    rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
     one = Counts(1.0, 1.0, 1.0)
     all_s, without_s = (
-        sum(float(Rates(found.hardware, kernels).cost(op, one).seconds) for op in found.ops)
-        for kernels in (found.kernels, found.kernels.model_copy(update={"rules": rules}))
+        sum(float(Rates(kernels).cost(op, one).seconds) for op in found.ops)
+        for kernels in (found.kernels, found.kernels.with_rules(norm_kernels=None))
     )
     start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)
     assert (all_s - without_s) / start_s == pytest.approx(round((all_s - without_s) / start_s))
@@ -191,9 +189,8 @@ def test_the_host_launches_each_norm_of_a_prompt():
     """Gemma 4: queries, keys, values, and the outputs of both parts, whatever kernels a norm is."""
     for device in ("h200-sxm", "mi300x"):
         found = deploy("gemma-4-31b", device, "sglang-0.5")
-        rules = found.kernels.rules.model_copy(update={"norm_kernels": None})
-        without = found.kernels.model_copy(update={"rules": rules})
-        more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+        without = found.kernels.with_rules(norm_kernels=None)
+        more, less = (launches_s(each, found.model, found.ops) for each in (found.kernels, without))
         assert more.prompts.least_s - less.prompts.least_s == pytest.approx(60 * 5 * 60e-6)
         assert more.prompts.piecewise_s == less.prompts.piecewise_s
 
@@ -231,7 +228,7 @@ def test_shared_experts_start_with_routed_ones_and_latents_of_queries_with_those
 def test_the_host_launches_shared_experts_but_one_gemm_of_latents():
     layout = default_layout(load_model("deepseek-v3"), tp=8, dtypes=("fp8-block", ""))
     found = deploy("deepseek-v3", "h200-sxm", "sglang-0.5", layout)
-    launched = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops}
+    launched = {op.name: found.kernels.launches(op) for op in found.ops}
     assert (launched["kv down"], launched["query down"], launched["down projection"]) == (0, 1, 1)
 
 
@@ -315,7 +312,7 @@ def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, en
     """fused_qkvbfg_a_proj and fused_fg_b_proj of kimi_linear.py, where quant_config is None."""
     found = deploy("kimi-linear-48b-a3b", device, engine, Layout(weight_dtype=weights))
     names = ("qkv projection", "decay down", "decay up", "gate down", "gate up", "write strength")
-    last = {op.name: found.kernels.launches(op, found.hardware) for op in found.ops if op.repeats == 19}
+    last = {op.name: found.kernels.launches(op) for op in found.ops if op.repeats == 19}
     assert sum(last[name] for name in names) == gemms
 
 
@@ -331,6 +328,6 @@ def test_projections_of_kimi_delta_attention_are_two_gemms_in_16_bits(device, en
 def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: str, kernels: int):
     found = deploy(model, "b200", "sglang-0.5")
     without = found.kernels.with_rules(prompt_kernels={})
-    more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+    more, less = (launches_s(each, found.model, found.ops) for each in (found.kernels, without))
     assert more.prompts.least_s - less.prompts.least_s == pytest.approx(kernels * 60e-6)
     assert (more.decodes, more.prompts.piecewise_s) == (less.decodes, less.prompts.piecewise_s)

@@ -223,7 +223,7 @@ def test_latent_attention_has_parts_and_a_share_of_the_bandwidth_of_its_own():
     read = Op("", "decode_attention", cache_bytes=Counts(decode_reads=1152.0), latent_heads=16, shared_by=16)
     lone = Counts(steps=1.0, tokens=1.0, decode_reads=1.0)
     assert triton.seconds(mi300x, read, lone) == pytest.approx(1152 / (4 * BLOCK))
-    own = DecodeAttentionRates(mi300x, load_engine("sglang").kernels_on(mi300x), 4096)
+    own = DecodeAttentionRates(load_engine("sglang").kernels_on(mi300x), 4096)
     assert own.seconds(read, lone, 1e15).memory_s == pytest.approx(1152 / (0.7 * 5.3e12))
 
 

@@ -24,11 +24,10 @@ ENGINES = ("tensorrt-llm-1.0", "tensorrt-llm-1.2", "tensorrt-pytorch-1")
 def test_norms_of_heads_are_one_kernel_of_a_layer(engine: str, model: str, norms: int):
     layout = default_layout(load_model(model), tp=8)
     found = deploy(model, "b200-sxm", engine, layout)
-    without = found.kernels.model_copy(update={"rules": found.kernels.rules.model_copy(update={"norm_kernels": None})})
+    without = found.kernels.with_rules(norm_kernels=None)
     one = Counts(1.0, 1.0, 1.0)
     more, less = (
-        sum(float(Rates(found.hardware, kernels).cost(op, one).seconds) for op in found.ops)
-        for kernels in (found.kernels, without)
+        sum(float(Rates(kernels).cost(op, one).seconds) for op in found.ops) for kernels in (found.kernels, without)
     )
     start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)
     assert more - less == pytest.approx(norms * start_s, abs=1e-9)
@@ -37,8 +36,8 @@ def test_norms_of_heads_are_one_kernel_of_a_layer(engine: str, model: str, norms
 @pytest.mark.parametrize(("engine", "calls"), [("tensorrt-llm-1.2", 36), ("sglang-0.5", 72)])
 def test_the_host_launches_them_by_one_call(engine: str, calls: int):
     found = deploy("qwen3-8b", "h100-sxm", engine)
-    without = found.kernels.model_copy(update={"rules": found.kernels.rules.model_copy(update={"norm_kernels": None})})
-    more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+    without = found.kernels.with_rules(norm_kernels=None)
+    more, less = (launches_s(each, found.model, found.ops) for each in (found.kernels, without))
     each_s = float(found.kernels.fitted.prompt_launch_s or 0.0)
     assert more.prompts.least_s - less.prompts.least_s == pytest.approx(calls * each_s)
 
@@ -49,7 +48,7 @@ def test_shared_experts_and_the_projection_of_keys_start_with_others(engine: str
     found = deploy("deepseek-v3", "b200-sxm", engine, layout)
     beside = [op for op in found.ops if op.at_once]
     assert {op.at_once for op in beside} == {"shared", "latent"}
-    assert all(found.kernels.start_s(found.hardware, "fp8", op) == 0.0 for op in beside)
+    assert all(found.kernels.start_s("fp8", op) == 0.0 for op in beside)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -79,15 +78,14 @@ def test_it_launches_prompts_and_reads_tokens_one_after_the_other():
 def test_tritons_experts_on_hopper_are_whole_blocks_of_128_columns():
     found = deploy("gpt-oss-120b", "h200-sxm", "tensorrt-llm-1.2", default_layout(load_model("gpt-oss-120b"), tp=8))
     op = next(op for op in found.ops if op.experts is not None and op.expert_bytes)
-    padded = found.kernels.padded(op, found.hardware)
+    padded = found.kernels.padded(op)
     assert padded.expert_bytes / op.expert_bytes == pytest.approx(2944 / 2880 * 384 / 360)
 
 
 def test_the_host_takes_longer_for_experts_in_triton_and_for_no_others():
     for device, more_s in (("h200-sxm", 500e-6), ("b200-sxm", 0.0)):
         found = deploy("gpt-oss-20b", device, "tensorrt-llm-1.2")
-        rules = found.kernels.rules
-        bare = tuple(each.model_copy(update={"host_s": None}) for each in rules.expert_kernels)
-        without = found.kernels.model_copy(update={"rules": rules.model_copy(update={"expert_kernels": bare})})
-        more, less = (launches_s(each, found.hardware, found.model, found.ops) for each in (found.kernels, without))
+        bare = tuple(each.model_copy(update={"host_s": None}) for each in found.kernels.rules.expert_kernels)
+        without = found.kernels.with_rules(expert_kernels=bare)
+        more, less = (launches_s(each, found.model, found.ops) for each in (found.kernels, without))
         assert more.prompts.least_s - less.prompts.least_s == pytest.approx(24 * more_s, abs=1e-9)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.hardware.achievable import Achievable, DecodeAttention, Gemm, PrefillAttention
 from simulator.hardware.hardware import Hardware, load_hardware
@@ -147,7 +148,7 @@ layouts = st.builds(
 
 def both_modes(model: Model, hardware: Hardware, layout: Layout) -> tuple[StepModel, StepModel]:
     ops = model.ops(layout)
-    return StepModel(ops, hardware, OVERHEADS), StepModel(ops, hardware, light=True)
+    return StepModel(ops, DeviceKernels(hardware), OVERHEADS), StepModel(ops, DeviceKernels(hardware), light=True)
 
 
 def at_most(low: float, high: float) -> bool:
@@ -179,7 +180,7 @@ def test_no_step_exceeds_peak_times_time(model, hardware, layout, batch):
     for step in both_modes(model, hardware, layout):
         total_flops_s = total_bytes_s = 0.0
         for op, cost in zip(step.ops, step.explain(counts), strict=False):
-            flops_s = cost.flops / LightRates(hardware).peak_flops_per_s(op.format)
+            flops_s = cost.flops / LightRates(DeviceKernels(hardware)).peak_flops_per_s(op.format)
             # The keys and values of a prompt were just written: they come out of the on-chip cache and are not charged.
             bytes_s = cost.moved_bytes / hardware.memory_bytes_per_s
             assert at_most(max(flops_s, bytes_s), cost.seconds)

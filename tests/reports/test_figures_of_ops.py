@@ -121,7 +121,7 @@ def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_step
     """By a third or three times of each; an all-reduce in one shot is hidden where the host launches a batch."""
     model, device, engine, given = RULED[case]
     deployment = deploy(model, device, engine, default_layout(load_model(model), **given))
-    kernels = deployment.engine.kernels_on(deployment.hardware)
+    kernels = deployment.engine.kernels_on(deployment.hardware).of_engine
 
     def seconds(found: object) -> list[float]:
         own = deployment.engine.model_copy(update={"kernels": (found,)})

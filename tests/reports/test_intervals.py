@@ -66,7 +66,7 @@ def test_the_label_says_what_a_prediction_rests_on(hardware, engine, basis):
 
 def test_own_measurements_are_the_basis_of_what_they_are_of_and_of_nothing_else():
     deployment = deploy("llama-3.1-8b", "t4", "vllm")
-    kernels = deployment.engine.kernels_on(deployment.hardware)
+    kernels = deployment.engine.kernels_on(deployment.hardware).of_engine
     kernels = kernels.model_copy(update={"residuals": {"tpot_ms fixed_batch": (0.02, -0.03, 0.05, -0.01)}})
     engine = deployment.engine.model_copy(update={"kernels": (kernels,)})
     changed = type(deployment)(deployment.model, deployment.hardware, engine, deployment.layout)
@@ -250,7 +250,7 @@ def test_far_from_saturation_it_is_that_of_a_closed_loop_and_near_it_has_no_end(
 
 def test_own_measurements_of_tpot_narrow_the_steps():
     deployment = deploy("llama-3.1-8b", "h100-sxm")
-    kernels = deployment.engine.kernels_on(deployment.hardware)
+    kernels = deployment.engine.kernels_on(deployment.hardware).of_engine
     own = kernels.model_copy(update={"residuals": {"tpot_ms open_loop": (0.01, -0.02) * 10}})
     engine = deployment.engine.model_copy(update={"kernels": (own,)})
     (low, high), (least, most) = (step_factors(each) for each in (deployment, replace(deployment, engine=engine)))

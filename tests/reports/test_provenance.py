@@ -231,7 +231,7 @@ DEPLOYED = {
 
 
 def with_multiplier(deployment: Deployment, name: str, factor: float) -> Deployment:
-    kernels = deployment.engine.kernels_on(deployment.hardware)
+    kernels = deployment.engine.kernels_on(deployment.hardware).of_engine
     changed = kernels.with_fitted(**{name: getattr(kernels.fitted, name) * factor})
     return replace(deployment, engine=deployment.engine.model_copy(update={"kernels": (changed,)}))
 

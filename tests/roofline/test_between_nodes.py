@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.layouts import default_layout
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError
@@ -37,7 +38,7 @@ def summed(devices: int) -> Op:
 
 def all_reduce_s(hardware: Hardware, devices: int, size: float, *, kernels: Kernels | None = None) -> float:
     """Seconds of an all-reduce of so many bytes."""
-    found = Links(hardware, kernels or Kernels()).transfer(summed(devices), Counts(1.0, size))
+    found = Links(DeviceKernels(hardware, kernels or Kernels())).transfer(summed(devices), Counts(1.0, size))
     return float(found.latency_s + found.link_s)
 
 
@@ -101,10 +102,10 @@ def test_the_speed_of_light_over_nodes():
     assert H100.network.bytes_per_s == 50e9
     assert network_bytes_per_s(H100) == pytest.approx(42.5e9)
     spark = load_hardware("gb10")
-    found = LightRates(spark).cost(summed(2), Counts(1.0, 1e9))
+    found = LightRates(DeviceKernels(spark)).cost(summed(2), Counts(1.0, 1e9))
     assert (found.seconds, found.overhead_s) == (pytest.approx(1e9 / spark.network.bytes_per_s), 0.0)
     tokens = Op("dispatch", "all_to_all", link_bytes=Counts(tokens=1.0), link_devices=16, choices=8)
-    found = LightRates(H100).cost(tokens, Counts(1.0, 1e9))
+    found = LightRates(DeviceKernels(H100)).cost(tokens, Counts(1.0, 1e9))
     assert (found.seconds, found.overhead_s) == (pytest.approx(0.1647 * 1e9 / 50e9, rel=1e-3), 0.0)
 
 
@@ -149,7 +150,7 @@ def test_all_to_alls_are_near_those_of_deepep_over_nodes(nodes, tokens, measured
     ranks = 8 * nodes
     layout = default_layout(load_model("deepseek-v3"), dp=ranks, ep=ranks)
     way = next(op for op in load_model("deepseek-v3").ops(layout) if op.name == "combine")
-    found = Links(H100, Kernels()).transfer(way, Counts(1.0, float(tokens * ranks)))
+    found = Links(DeviceKernels(H100)).transfer(way, Counts(1.0, float(tokens * ranks)))
     assert float(found.latency_s + found.link_s) * 1e6 == pytest.approx(measured_us, rel=0.19)
 
 
@@ -169,7 +170,7 @@ def test_an_all_reduce_over_nodes_is_never_faster_than_in_one(device, nodes, siz
     devices = 8 * nodes
     over, inside = all_reduce_s(hardware, devices, size), all_reduce_s(joined(hardware, devices), devices, size)
     assert over >= inside * (1 - 1e-12)
-    assert over >= LightRates(hardware).cost(summed(devices), Counts(1.0, size)).seconds
+    assert over >= LightRates(DeviceKernels(hardware)).cost(summed(devices), Counts(1.0, size)).seconds
 
 
 @settings(max_examples=40, deadline=None)
@@ -204,7 +205,7 @@ def test_within_a_node_no_bit_depends_on_the_network(degrees, model, tokens, byt
         for op in load_model(model).ops(layout):
             if op.link_devices > 1:
                 for rates in (Rates, LightRates):
-                    cost = rates(hardware).cost(op, counts)
+                    cost = rates(DeviceKernels(hardware)).cost(op, counts)
                     found.add(((op.name, op.repeats), rates, float(cost.link_s), float(cost.overhead_s)))
     assert len(found) == len({each[:2] for each in found}) > 0
 
@@ -217,7 +218,7 @@ def test_tokens_for_experts_in_other_nodes_never_arrive_earlier(ranks, tokens):
     wide = joined(H100, ranks)
     known = {8: H100.achievable.all_reduce[8], ranks: H100.achievable.all_reduce[8]}
     wide = wide.model_copy(update={"achievable": wide.achievable.model_copy(update={"all_reduce": known})})
-    over, inside = (Links(each, Kernels()).transfer(way, Counts(1.0, float(tokens))) for each in (H100, wide))
+    over, inside = (Links(DeviceKernels(each)).transfer(way, Counts(1.0, float(tokens))) for each in (H100, wide))
     assert over.link_s >= inside.link_s
     assert over.latency_s >= inside.latency_s
 

@@ -8,6 +8,7 @@ import pytest
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.memory import memory_plan
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.engines.kernels import Kernels
 from simulator.errors import NotModelledError, ProfileError
@@ -67,7 +68,7 @@ def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     assert STEP.dot(ways[0].link_bytes) == 64 / 4 * 1.3125 * 4096 * 2
     reached = H100.achievable.all_reduce[4]
     each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
-    assert float(Rates(H100).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
+    assert float(Rates(DeviceKernels(H100)).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
 
 
 @pytest.mark.parametrize(("device", "copies"), [("h200-sxm", 7.0), ("gb200-nvl72", 0.875)])
@@ -77,9 +78,9 @@ def test_tokens_are_gathered_by_all_ranks_where_no_all_to_all_sends_them(device,
     op = replace(op, link_bytes=Counts(tokens=Experts(128, 1, 8).other_ranks * 1e6))
     kernels = load_engine("tensorrt-llm-1.2").kernels_on(hardware)
     reached = hardware.achievable.all_reduce[8].bus_bytes_per_s
-    sent_s = Links(hardware, kernels).transfer(op, Counts(tokens=4.0)).link_s
+    sent_s = Links(kernels).transfer(op, Counts(tokens=4.0)).link_s
     assert sent_s * reached == pytest.approx(copies * 4e6)
-    light_s = LightRates(hardware, kernels).cost(op, Counts(tokens=4.0)).seconds
+    light_s = LightRates(kernels).cost(op, Counts(tokens=4.0)).seconds
     assert light_s * hardware.link.bytes_per_s == pytest.approx(0.875 * 4e6)
 
 
@@ -90,11 +91,11 @@ def test_inputs_of_experts_that_are_quantised_first_travel_in_fewer_bits(weights
     there, back = (op for op in ops if op.rate == "all_to_all")
     sent = {}
     for engine in ("tensorrt-llm-1.2", "vllm"):
-        links = Links(H100, load_engine(engine).kernels_on(H100))
+        links = Links(load_engine(engine).kernels_on(H100))
         sent[engine] = [float(links.transfer(op, STEP).link_s) for op in (there, back)]
     assert sent["tensorrt-llm-1.2"][0] == pytest.approx(bits / 16 * sent["tensorrt-llm-1.2"][1])
     assert sent["vllm"][0] == sent["vllm"][1]
-    lit = LightRates(H100, load_engine("tensorrt-llm-1.2").kernels_on(H100))
+    lit = LightRates(load_engine("tensorrt-llm-1.2").kernels_on(H100))
     assert lit.cost(there, STEP).seconds == lit.cost(back, STEP).seconds
 
 
@@ -107,7 +108,9 @@ def test_between_nodes_the_slow_link_binds(tokens):
     direct = 28e-6 + sent * 8 / 15 / network
     relayed = 95e-6 + sent * (1 - 0.5**8) / (15 * (1 - (15 / 16) ** 8)) / network
     assert (direct < relayed) == (tokens == 64)
-    assert float(Rates(H100).cost(way, many).seconds) == pytest.approx(way.repeats * min(direct, relayed))
+    assert float(Rates(DeviceKernels(H100)).cost(way, many).seconds) == pytest.approx(
+        way.repeats * min(direct, relayed)
+    )
 
 
 def test_ranks_hold_the_cache_of_their_own_sequences():
@@ -155,16 +158,21 @@ def test_experts_wait_for_the_busiest_rank(rate):
     routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
     even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
     many = Counts(1.0, 4096.0)
-    slower = float(Rates(H100).cost(routed, many).seconds) / float(Rates(H100).cost(even, many).seconds)
+    slower = float(Rates(DeviceKernels(H100)).cost(routed, many).seconds) / float(
+        Rates(DeviceKernels(H100)).cost(even, many).seconds
+    )
     assert 1.02 < slower < 1.05
-    assert LightRates(H100).cost(routed, many).seconds == LightRates(H100).cost(even, many).seconds
+    assert (
+        LightRates(DeviceKernels(H100)).cost(routed, many).seconds
+        == LightRates(DeviceKernels(H100)).cost(even, many).seconds
+    )
 
 
 def test_the_rank_with_the_most_experts_reads_their_weights_for_longest():
     """Eight tokens reach some 50 of 128 experts, unevenly: as many more as drawing says (above)."""
     routed = next(op for op in load_model("qwen3-235b-a22b").ops(Layout(tp=8, ep=8)) if op.name == "experts up")
     few, alone = Counts(1.0, 8.0), replace(routed, experts=routed.experts._replace(ranks=1))
-    waited, even = (Rates(H100).cost(op, few).memory_s for op in (routed, alone))
+    waited, even = (Rates(DeviceKernels(H100)).cost(op, few).memory_s for op in (routed, alone))
     assert waited / even == pytest.approx(float(routed.experts.busiest_experts(8.0)))
     assert waited > 1.2 * even
 
@@ -181,7 +189,7 @@ def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
         for size in (4096.0, 1e6, 64e6, 1e9):
             moved = 2 * (devices - 1) / devices * size
             times = [way.latency_s + moved / way.bus_bytes_per_s for way in ways]
-            assert float(Rates(H100).cost(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
+            assert float(Rates(DeviceKernels(H100)).cost(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
             chosen.add(times.index(min(times)))
         assert chosen == ({0} if devices == 2 else {0, 1})
 
@@ -194,7 +202,7 @@ FOUR_CARDS = {1: 13.5, 4: 13.2, 8: 13.9, 16: 14.7, 32: 15.6, 128: 24.7, 256: 40.
 def all_reduce_s(device: str, devices: int, size: float) -> float:
     hardware = load_hardware(device)
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    moved = Links(hardware, Kernels()).transfer(op, Counts(1.0, size))
+    moved = Links(DeviceKernels(hardware)).transfer(op, Counts(1.0, size))
     return float(moved.link_s + moved.latency_s)
 
 
@@ -225,7 +233,7 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     reached = network_bytes_per_s(H100), float(H100.achievable.all_reduce[2].bus_bytes_per_s)
     for rates, (network, within), latency_s in ((Rates, reached, SEND_LATENCY_S), (LightRates, (50e9, 450e9), 0.0)):
         expected = size * (crossings / network + (pp - 1 - crossings) / within) + (pp - 1) * latency_s
-        assert float(rates(H100).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+        assert float(rates(DeviceKernels(H100)).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
 
 
 def test_a_stage_of_vllm_sends_two_tensors_as_fast_as_a_pair_of_cards_sums():
@@ -233,7 +241,7 @@ def test_a_stage_of_vllm_sends_two_tensors_as_fast_as_a_pair_of_cards_sums():
     send = next(op for op in load_model("glm-4.5-air").ops(Layout(pp=4)) if op.rate == "send")
     card, counts = load_hardware("rtx-5090"), Counts(1.0, 2048.0)
     for engine, tensors in (("vllm-0.33", 2), ("sglang-0.5.10", 1)):
-        rates = Rates(card, load_engine(engine).kernels_on(card))
+        rates = Rates(load_engine(engine).kernels_on(card))
         link_s = float(rates.cost(send, counts).link_s)
         assert link_s == pytest.approx(tensors * 3 * 2048 * 4096 * 2 / 20e9), engine
 
@@ -245,7 +253,7 @@ def test_a_device_without_a_measured_all_reduce_is_refused():
     nothing = H100.achievable.model_copy(update={"all_reduce": {}})
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=8)
     with pytest.raises(ProfileError, match="no achievable all_reduce"):
-        Links(H100.model_copy(update={"achievable": nothing}), Kernels()).transfer(op, STEP)
+        Links(DeviceKernels(H100.model_copy(update={"achievable": nothing}))).transfer(op, STEP)
 
 
 @pytest.mark.parametrize(
@@ -285,14 +293,14 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     """64 tokens of 8,192 bf16 numbers to seven others at 285 GB/s: 25.8 us; two shots send 2 x 7/8 of them."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
     kernels = Kernels(), kernels_with(one_shot_tokens=128.0)
-    two, one = (Links(H100, each) for each in kernels)
+    two, one = (Links(DeviceKernels(H100, each)) for each in kernels)
     each_s = 64 * 8192 * 2 / H100.achievable.all_reduce[8].bus_bytes_per_s
     assert one.transfer(op, STEP).link_s == pytest.approx(7 * each_s)
     assert two.transfer(op, STEP).link_s == pytest.approx(2 * 7 / 8 * each_s)
     largest, larger = (STEP._replace(tokens=tokens) for tokens in (128.0, 129.0))
     assert one.transfer(op, largest).link_s == pytest.approx(7 * 2 * each_s)
     assert one.transfer(op, larger) == two.transfer(op, larger)
-    at_peak = [LightRates(H100, each).cost(op, STEP).seconds for each in kernels]
+    at_peak = [LightRates(DeviceKernels(H100, each)).cost(op, STEP).seconds for each in kernels]
     assert at_peak[0] == at_peak[1]
 
 
@@ -313,7 +321,7 @@ def test_tensorrts_plugin_chooses_the_kernel_of_an_all_reduce_by_its_bytes(engin
     """One shot: (n - 1) bytes at once; two: 2 (n - 1) / n bytes and the latency twice; none: NCCL's ring."""
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
     kernels = load_engine(engine).kernels_on(H100)
-    moved = Links(H100, kernels).transfer(op, Counts(1.0, size))
+    moved = Links(kernels).transfer(op, Counts(1.0, size))
     own, ring = H100.achievable.all_reduce[devices], H100.achievable.ring_all_reduce[devices]
     around = 2 * (devices - 1) / devices * size
     latencies, link_s = {
@@ -330,13 +338,14 @@ def test_without_nvlink_tensorrts_plugin_leaves_a_pair_to_nccl():
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=2)
     cards = load_hardware("h100-nvl-unbridged")
     plain_s, nccl_s = (
-        Links(cards, kernels_with(all_reduce_shots=shots)).transfer(op, Counts(1.0, 16e6)).link_s for shots in (0, 1)
+        Links(DeviceKernels(cards, kernels_with(all_reduce_shots=shots))).transfer(op, Counts(1.0, 16e6)).link_s
+        for shots in (0, 1)
     )
     assert nccl_s - plain_s == pytest.approx(1.8e-6 + 2 * 4.7e-6)
 
 
 def test_what_rests_on_constants_of_the_network_crosses_it():
-    links = Links(H100, Kernels())
+    links = Links(DeviceKernels(H100))
     inside, across, tokens = (
         Op("op", rate, link_bytes=Counts(tokens=1.0), link_devices=devices)
         for rate, devices in (("all_reduce", 8), ("all_reduce", 16), ("all_to_all", 16))
@@ -357,7 +366,7 @@ def test_a_slow_link_inside_of_a_node_binds_an_all_to_all_over_nodes():
     }
     slowed = H100.model_copy(update={"achievable": H100.achievable.model_copy(update={"all_reduce": slow})})
     fast_s, slow_s = (
-        float(Links(each, Kernels()).transfer(op, STEP._replace(tokens=4096.0)).link_s) for each in (H100, slowed)
+        float(Links(DeviceKernels(each)).transfer(op, STEP._replace(tokens=4096.0)).link_s) for each in (H100, slowed)
     )
     assert slow_s > 5 * fast_s
 
@@ -366,14 +375,14 @@ def test_a_slow_link_inside_of_a_node_binds_an_all_to_all_over_nodes():
 def test_vllms_all_reduce_has_a_barrier_more_where_it_is_long(kib, measured_us):
     """Of eight H100, aiconfigurator-core 0.12.0 (facts/efficiency.md); 8,192 numbers in bf16 are 16 KiB a token."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.rate == "all_reduce")
-    found = Links(H100, kernels_with(staged=True)).transfer(op, STEP._replace(tokens=kib / 16))
+    found = Links(DeviceKernels(H100, kernels_with(staged=True))).transfer(op, STEP._replace(tokens=kib / 16))
     assert float(found.latency_s + found.link_s) == pytest.approx(measured_us * 1e-6, rel=0.14)
 
 
 @pytest.mark.parametrize(("devices", "kib"), [(4, 512), (8, 256)])
 def test_two_stages_begin_at_a_size_of_its_own_for_each_group(devices, kib):
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    plain, staged = (Links(H100, kernels_with(staged=each)) for each in (False, True))
+    plain, staged = (Links(DeviceKernels(H100, kernels_with(staged=each))) for each in (False, True))
     short, long = (Counts(1.0, kib * 1024.0 - each) for each in (1, 0))
     once = plain.transfer(op, short).link_s * devices / 2  # all to all others, and not two parts of it
     assert staged.transfer(op, short).link_s == pytest.approx(once)
@@ -389,7 +398,7 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
         load_hardware(device),
         next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce"),
     )
-    plain, staged = (rates(hardware, kernels_with(staged=each)).cost(op, STEP) for each in (False, True))
+    plain, staged = (rates(DeviceKernels(hardware, kernels_with(staged=each))).cost(op, STEP) for each in (False, True))
     assert plain == staged
 
 
@@ -398,10 +407,10 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
 def test_devices_that_are_not_all_linked_reduce_by_a_ring(hardware, rule):
     """vLLM's custom_all_reduce.py leaves more than two devices that are not fully connected to NCCL."""
     op = next(op for op in placed("llama-3.1-70b", hardware, tp=8).ops if op.rate == "all_reduce")
-    plain, changed = (Links(load_hardware(hardware), each) for each in (Kernels(), kernels_with(**rule)))
+    plain, changed = (Links(DeviceKernels(load_hardware(hardware), each)) for each in (Kernels(), kernels_with(**rule)))
     assert changed.transfer(op, STEP) == plain.transfer(op, STEP)
-    linked = Links(H100, kernels_with(**rule)).transfer(op, STEP)
-    assert linked != Links(H100, Kernels()).transfer(op, STEP)
+    linked = Links(DeviceKernels(H100, kernels_with(**rule))).transfer(op, STEP)
+    assert linked != Links(DeviceKernels(H100)).transfer(op, STEP)
 
 
 @pytest.mark.parametrize("kernels", [kernels_with(one_shot_tokens=128.0), kernels_with(all_reduce_shots=1), QUICK])
@@ -409,14 +418,14 @@ def test_logits_are_gathered_as_ever(kernels):
     """Neither one shot nor fewer bits: both are of sums. 256 rows of 128,256 logits are more than 2 MiB."""
     op = next(op for op in placed("llama-3.1-70b", tp=8).ops if op.name == "all-gather of logits")
     many = Counts(1.0, 64.0, 256.0)
-    plain, changed = (Links(H100, each) for each in (Kernels(), kernels))
+    plain, changed = (Links(DeviceKernels(H100, each)) for each in (Kernels(), kernels))
     assert changed.transfer(op, many) == plain.transfer(op, many)
 
 
 @pytest.mark.parametrize(("devices", "mebibytes"), [(2, 1), (4, 2), (8, 2)])
 def test_quick_reduce_begins_at_a_size_of_its_own_for_each_group(devices, mebibytes):
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
-    links = Links(load_hardware("mi300x"), QUICK)
+    links = Links(DeviceKernels(load_hardware("mi300x"), QUICK))
     short, long = (links.transfer(op, Counts(1.0, size)).link_s for size in (mebibytes * 2**20 - 1, mebibytes * 2**20))
     assert long == pytest.approx(short * 4.5 / 16)
 
@@ -425,10 +434,15 @@ def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
     """MI300X: 38 GB/s between two devices, 269 over the seven links of eight; the latency is that of eight."""
     device = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    every, ring = (Links(device, kernels_with(one_ring=each)).transfer(op, STEP) for each in (False, True))
+    every, ring = (
+        Links(DeviceKernels(device, kernels_with(one_ring=each))).transfer(op, STEP) for each in (False, True)
+    )
     assert ring.link_s == pytest.approx(every.link_s * 269 / 38)
     assert ring.latency_s == every.latency_s
-    assert LightRates(device, kernels_with(one_ring=True)).cost(op, STEP).seconds < op.repeats * every.link_s
+    assert (
+        LightRates(DeviceKernels(device, kernels_with(one_ring=True))).cost(op, STEP).seconds
+        < op.repeats * every.link_s
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +455,7 @@ def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
 def test_vllms_own_all_reduce_takes_what_its_tables_say_on_instinct(device, devices, table, most):
     """Microseconds by KiB: vLLM's pull requests 19744 (four MI300) and 39080 (eight MI355X)."""
     rules = load_engine("vllm-0.14").kernels_on(load_hardware(device))
-    links = Links(load_hardware(device), rules.with_fitted(link=1.0))
+    links = Links(rules.with_fitted(link=1.0))
     op = Op("sum", "all_reduce", link_bytes=Counts(tokens=1.0), link_devices=devices)
     for kib, measured_us in table.items():
         found = links.transfer(op, Counts(1.0, kib * 1024.0))
@@ -452,7 +466,7 @@ def test_quick_reduce_sends_long_sums_in_four_bits_and_a_scale_for_32():
     """8,192 tokens of 8,192 numbers to eight devices: 2 x 7/8 of 134 MB at 269 GB/s, in 4.5 bits instead of 16."""
     devices = load_hardware("mi300x")
     op = next(op for op in placed("llama-3.1-70b", "mi300x", tp=8).ops if op.rate == "all_reduce")
-    plain, quick = (Links(devices, each) for each in (Kernels(), QUICK))
+    plain, quick = (Links(DeviceKernels(devices, each)) for each in (Kernels(), QUICK))
     prompt = STEP._replace(tokens=8192.0)
     assert quick.transfer(op, prompt).link_s == pytest.approx(2 * 7 / 8 * 8192 * 8192 * 2 / 269e9 * 4.5 / 16)
     assert quick.transfer(op, STEP) == plain.transfer(op, STEP)  # 64 tokens are 1 MiB, less than two
@@ -471,5 +485,5 @@ def test_an_all_reduce_of_packages_is_one_of_their_dies():
     packages, dies = load_hardware("mi250"), load_hardware("mi250").model_copy(update={"seen_as": 1})
     op = next(op for op in placed("llama-3.1-8b", tp=4).ops if op.rate == "all_reduce")
     two = replace(op, link_devices=2)
-    latencies = [Links(each, Kernels()).transfer(of, STEP).latency_s for each, of in ((packages, two), (dies, op))]
+    latencies = [Links(DeviceKernels(each)).transfer(of, STEP).latency_s for each, of in ((packages, two), (dies, op))]
     assert latencies[0] == latencies[1] == dies.achievable.all_reduce[4].latency_s

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
-from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
@@ -29,7 +29,7 @@ START_US = 4.2  # that of the kernel alone; the profiles' has another that quant
 
 def kernel_us(device: str, rows: float, columns: int, inputs: int) -> float:
     op = linear("", (inputs, columns), Layout(weight_dtype="nvfp4"))
-    cost = Rates(load_hardware(device), Kernels()).cost(op, Counts(steps=1.0, tokens=rows))
+    cost = Rates(DeviceKernels(load_hardware(device))).cost(op, Counts(steps=1.0, tokens=rows))
     return float(cost.seconds - cost.overhead_s) * 1e6 + START_US
 
 
@@ -44,21 +44,23 @@ def test_a_loop_over_inputs_adds_to_the_time_of_reading():
     """8,192 inputs are 5.2 us; 8,192 columns of them are 37.7 MB, and a row 20 kB, at 6.4 TB/s: 5.9 us."""
     assert kernel_us("b200-sxm", 1.0, 8192, 8192) == pytest.approx(START_US + 5.24 + 5.90, abs=0.02)
     assert (
-        Rates(load_hardware("b200-sxm")).cost(linear("", (8192, 8192), Layout(weight_dtype="nvfp4")), Counts()).seconds
+        Rates(DeviceKernels(load_hardware("b200-sxm")))
+        .cost(linear("", (8192, 8192), Layout(weight_dtype="nvfp4")), Counts())
+        .seconds
         == 0
     )
 
 
 def test_formats_and_devices_without_a_loop_have_none():
     for device, stored in (("b200-sxm", "bf16"), ("h100-sxm", "fp8"), ("rtx-5090", "nvfp4")):
-        rates, op = Rates(load_hardware(device)), linear("", (8192, 8192), Layout(weight_dtype=stored))
+        rates, op = Rates(DeviceKernels(load_hardware(device))), linear("", (8192, 8192), Layout(weight_dtype=stored))
         assert input_loop_s(rates.gemms.gemm(rates.peak(stored)[0], op), op) == 0
 
 
 def test_experts_have_rates_of_their_own_where_their_kernels_are_others():
     for device, share in (("b200-sxm", 0.4), ("gb200", 0.4), ("gb300", 0.261)):
         hardware = load_hardware(device)
-        rates, layout = Rates(hardware), Layout(weight_dtype="nvfp4")
+        rates, layout = Rates(DeviceKernels(hardware)), Layout(weight_dtype="nvfp4")
         block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
         routed = [op for op in block.ops(7168, layout) if op.experts and op.rate == "gemm"]
         found = [(rates.gemms.achieved("fp4", op), input_loop_s(rates.gemms.gemm("fp4", op), op)) for op in routed]
@@ -69,7 +71,7 @@ def test_experts_have_rates_of_their_own_where_their_kernels_are_others():
 def test_an_engine_that_quantises_before_starts_one_kernel():
     b200, op = load_hardware("b200-sxm"), linear("", (4096, 4096), Layout(weight_dtype="nvfp4"))
     starts_s = {
-        engine: (kernels := load_engine(engine).kernels_on(b200)).start_s(b200, "fp4", op) / kernels.fitted.launch
+        engine: (kernels := load_engine(engine).kernels_on(b200)).start_s("fp4", op) / kernels.fitted.launch
         for engine in ("tensorrt-llm-1.2", "vllm-0.33")
     }
     assert starts_s == pytest.approx({"tensorrt-llm-1.2": 3.8e-6, "vllm-0.33": 6.3e-6})

@@ -20,7 +20,7 @@ FORMATS = ("q4_K_M", "fp16")
 
 def flops_per_s(device: str, engine: str, stored: str) -> float:
     hardware = load_hardware(device)
-    rates = Rates(hardware, load_engine(engine).kernels_on(hardware))
+    rates = Rates(load_engine(engine).kernels_on(hardware))
     op = Op(name="product", rate="gemm", format=stored, flops=Counts(tokens=2.0 * OUTPUTS * INPUTS), columns=OUTPUTS)
     return 2.0 * OUTPUTS * INPUTS * TOKENS / float(rates.cost(op, Counts(tokens=float(TOKENS))).seconds)
 
@@ -59,7 +59,7 @@ def test_large_products_over_vulkan_go_by_the_clock_on_nvidia():
 def test_arc_multiplies_weights_over_sycl_once_they_lie_in_16_bits():
     """44.5 TFLOP/s in q8_0 on Arc Pro B60 (test-backend-ops); eight rows in the kernel that unpacks what it reads."""
     hardware = load_hardware("arc-pro-b60")
-    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q8_0"))
     flops = 2.0 * OUTPUTS * INPUTS * TOKENS
     assert flops / rates.cost(op, Counts(1.0, float(TOKENS))).seconds / 1e12 == pytest.approx(44.5, rel=0.2)
@@ -82,7 +82,7 @@ def test_mmq_multiplies_as_it_was_timed_alone(stored, outputs, inputs, measured_
     hardware = load_hardware("rtx-3090")
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = linear("", (inputs, outputs), Layout(weight_dtype=stored))
-    assert Rates(hardware, kernels).cost(op, Counts(1.0, 2048.0)).seconds == pytest.approx(measured_s, rel=0.15)
+    assert Rates(kernels).cost(op, Counts(1.0, 2048.0)).seconds == pytest.approx(measured_s, rel=0.15)
 
 
 @pytest.mark.parametrize(("device", "tera_flops_per_s"), [("a100-sxm-80", 65.6), ("h20-sxm", 86.9), ("t4", 16.8)])
@@ -94,7 +94,7 @@ def test_mmq_goes_by_the_clock_and_not_by_the_peak(device, tera_flops_per_s):
     faster = hardware.model_copy(update={"peak_flops_per_s": twice})
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     counts, ops = Counts(1.0, 512.0), [linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)) for each in FORMATS]
-    clocked, wide = (Rates(each, kernels) for each in (hardware, faster))
+    clocked, wide = (Rates(replace(kernels, hardware=each)) for each in (hardware, faster))
     assert clocked.cost(ops[0], counts).compute_s == pytest.approx(wide.cost(ops[0], counts).compute_s)
     assert clocked.cost(ops[1], counts).compute_s == pytest.approx(2 * wide.cost(ops[1], counts).compute_s)
 
@@ -112,20 +112,18 @@ def test_experts_that_the_host_takes_one_by_one_start_one_by_one():
     hardware = load_hardware("v100-sxm2-32")
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = Op(name="experts", rate="gemm", format="q4_K_M", experts=Experts(128, 8, uneven=False))
-    start_s = kernels.start_s(hardware, "fp16", linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M")))
-    assert kernels.apart_s(op, 63.0, hardware, "fp16") == 0.0
-    assert kernels.apart_s(op, 512.0, hardware, "fp16") == pytest.approx(128 * start_s)
-    assert kernels.padding(op, 63.0, hardware) > 1.5
-    assert kernels.padding(op, 64.0, hardware) == 1.0
-    assert (
-        load_engine("llama.cpp-b6325").kernels_on(load_hardware("rtx-3090")).apart_s(op, 512.0, hardware, "fp16") == 0
-    )
+    start_s = kernels.start_s("fp16", linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M")))
+    assert kernels.apart_s(op, 63.0, "fp16") == 0.0
+    assert kernels.apart_s(op, 512.0, "fp16") == pytest.approx(128 * start_s)
+    assert kernels.padding(op, 63.0) > 1.5
+    assert kernels.padding(op, 64.0) == 1.0
+    assert load_engine("llama.cpp-b6325").kernels_on(load_hardware("rtx-3090")).apart_s(op, 512.0, "fp16") == 0
 
 
 def test_least_rows_of_other_engines_kernels_are_not_ggmls():
     """On an H20 one row in Marlin takes as long as 27; ggml has kernels of its own."""
     hardware = load_hardware("h20-sxm")
-    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M"))
     assert rates.cost(op, Counts(1.0, 1.0)).compute_s < rates.cost(op, Counts(1.0, 27.0)).compute_s / 20
 
@@ -134,7 +132,7 @@ def test_vega_20_multiplies_integers_over_vulkan_and_other_vegas_do_not():
     """Radeon VII has dot products of four int8 (llama.cpp prints int dot: 1), Vega 64 has none."""
     for device, has in (("radeon-vii", True), ("rx-vega-64", False)):
         hardware = load_hardware(device)
-        rates = Rates(hardware, load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware))
+        rates = Rates(load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware))
         assert rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_0"))) is has
         assert not rates.clocked(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="fp16")))
     assert flops_per_s("radeon-vii", "llama.cpp-vulkan-b6325", "q4_0") > 1.5 * flops_per_s(
@@ -162,7 +160,7 @@ def test_nvidia_multiplies_what_was_unpacked_until_mmq_had_int8_tensor_cores(dev
 def test_unpacked_weights_take_the_time_of_passing_through_memory():
     """They are read as stored, written and read in 16 bits: 17 to 25 ms for 20 GB of an 8B on RTX 4090 and 3090."""
     hardware = load_hardware("rtx-4090")
-    rates = Rates(hardware, load_engine("llama.cpp-b1500").kernels_on(hardware))
+    rates = Rates(load_engine("llama.cpp-b1500").kernels_on(hardware))
     packed, wide = (
         rates.cost(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)), Counts(1.0, float(TOKENS)))
         for each in ("q4_K_M", "fp16")
@@ -176,7 +174,7 @@ def test_kernels_of_one_chip_start_alike():
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_0"))
     for engine in ("llama.cpp-b1500", "llama.cpp-b6325"):
         started = [
-            load_engine(engine).kernels_on(device).with_fitted(launch=1.0).start_s(device, "fp16", op)
+            load_engine(engine).kernels_on(device).with_fitted(launch=1.0).start_s("fp16", op)
             for device in map(load_hardware, ("rtx-pro-6000-ws", "rtx-5090", "l40s", "rtx-4090"))
         ]
         assert len(set(started)) == 1
@@ -188,7 +186,7 @@ def test_sums_in_fp16_reach_twice_the_peak_of_sums_in_fp32_on_geforce(device, mo
     hardware = load_hardware(device)
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware).with_fitted(compute=10.0)
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="fp16"))
-    assert Rates(hardware, kernels).gemms.achieved("fp16", op).compute == most
+    assert Rates(kernels).gemms.achieved("fp16", op).compute == most
 
 
 def test_a_generation_of_instinct_multiplies_as_the_one_before_it_in_proportion_to_its_peak():
@@ -212,7 +210,7 @@ def test_experts_of_a_prompt_fill_tiles_that_the_whole_batch_picks_on_every_gpu(
     hardware = load_hardware(device)
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = Op(name="experts", rate="gemm", format="q4_K_M", experts=Experts(128, 8, uneven=False))
-    assert kernels.padding(op, 512.0, hardware) == pytest.approx(times)
+    assert kernels.padding(op, 512.0) == pytest.approx(times)
 
 
 @pytest.mark.parametrize(("device", "most"), [("rtx-4090", 128), ("p40", 128), ("arc-b580", 128), ("rx-7900-xtx", 64)])
@@ -229,7 +227,7 @@ def test_one_row_over_vulkan_on_polaris(stored, measured_s):
     hardware = load_hardware("rx-470")
     kernels = load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware)
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=stored))
-    seconds = Rates(hardware, kernels).cost(op, Counts(1.0, 1.0)).seconds - kernels.start_s(hardware, "fp16", op)
+    seconds = Rates(kernels).cost(op, Counts(1.0, 1.0)).seconds - kernels.start_s("fp16", op)
     assert seconds == pytest.approx(measured_s, rel=0.2)
 
 
@@ -246,7 +244,7 @@ def test_experts_of_a_prompt_run_at_the_rates_that_ggml_timed(device, timed):
     bytes_each = 2048 * 1792 * number_format("q4_K_M").size_bytes
     op = Op(name="experts", rate="gemm", format="q4_K_M", flops=Counts(tokens=flops), experts=Experts(32, 4))
     op = replace(op, inputs=2048, columns=1792, expert_bytes=bytes_each)
-    rates = Rates(hardware, load_engine("llama.cpp-b6325").kernels_on(hardware))
+    rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
     seconds = [float(rates.cost(op, Counts(tokens=float(tokens))).seconds) for tokens in timed]
     errors = [math.log(flops * n / at / 1e12 / rate) for (n, rate), at in zip(timed.items(), seconds, strict=True)]
     assert max(map(abs, errors)) < 0.25

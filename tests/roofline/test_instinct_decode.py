@@ -14,7 +14,7 @@ LATENT_BYTES = 576 * 2.0
 def seconds(hardware: str, engine: str, op: Op, sequences: int, context: int) -> float:
     """Seconds of decode attention of one layer, of as many sequences with as long a context each."""
     device = load_hardware(hardware)
-    rates = DecodeAttentionRates(device, load_engine(engine).kernels_on(device), context)
+    rates = DecodeAttentionRates(load_engine(engine).kernels_on(device), context)
     counts = Counts(steps=1.0, tokens=sequences, logits=sequences, decode_reads=float(sequences * context))
     found = rates.seconds(op, counts, 1e18)
     return float(found.memory_s) + found.launch_s

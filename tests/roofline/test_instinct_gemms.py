@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
-from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
@@ -27,7 +27,7 @@ STORED = {"fp4": "nvfp4"}  # a format that is multiplied in the type
 def kernel_us(device: str, timed: str, rows: float, columns: int, inputs: int) -> float:
     """Predicted microseconds of a GEMM without the kernel that quantises its inputs."""
     stored = STORED.get(timed, timed)
-    rates, op = Rates(load_hardware(device), Kernels()), linear("", (inputs, columns), Layout(weight_dtype=stored))
+    rates, op = Rates(DeviceKernels(load_hardware(device))), linear("", (inputs, columns), Layout(weight_dtype=stored))
     counts = Counts(steps=1.0, tokens=rows)
     apart_s = float(rates.gemms.prepared_s(rates.peak(stored)[0], op, counts))
     return 1e6 * float(rates.cost(op, counts).seconds - apart_s) - QUANTISER_US * (timed != "bf16")
@@ -81,7 +81,7 @@ def test_inputs_in_blocks_have_rates_of_their_own():
         assert kernel_us("mi300x", "fp8-block", rows, 4608, 7168) > 1.3 * kernel_us("mi300x", "fp8", rows, 4608, 7168)
     hardware, op = load_hardware("h100-sxm"), linear("", (7168, 4608), Layout(weight_dtype="fp8-block"))
     assert hardware.achievable.gemm_of("fp8", experts=False, blocks=True) == hardware.achievable.gemm["fp8"]
-    assert input_loop_s(Rates(hardware).gemms.gemm("fp8", op), op) == 0
+    assert input_loop_s(Rates(DeviceKernels(hardware)).gemms.gemm("fp8", op), op) == 0
 
 
 def test_figures_of_blocks_are_named_where_they_are_used():
@@ -105,7 +105,7 @@ def experts_us(rates: Rates, row: dict[str, str]) -> float:
 @pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10"])
 def test_experts_in_blocks_take_what_they_took(engine: str):
     hardware, rows = load_hardware("mi355x"), times("mi355x", "fp8-block", experts=True)
-    rates = Rates(hardware, load_engine(engine).kernels_on(hardware))
+    rates = Rates(load_engine(engine).kernels_on(hardware))
     found = np.array([np.log(experts_us(rates, row) / float(row["us"])) for row in rows])
     deepseek = np.array([row["inputs"] == "7168" for row in rows])
     assert len(rows) == 53

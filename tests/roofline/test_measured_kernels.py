@@ -46,8 +46,7 @@ def errors(engine: str, rows: list[dict[str, str]], ops_of) -> np.ndarray:
     kernels = load_engine(engine).kernels_on(hardware)
     triton = {"launches": None, **({"k_loop_s": kernels.rules.k_loop_s} if engine == "vllm-0.14" else {})}
     alone = tuple(each.model_copy(update=triton) for each in kernels.rules.expert_kernels)
-    rules = kernels.rules.model_copy(update={"expert_kernels": alone})
-    rates = Rates(hardware, kernels.model_copy(update={"rules": rules}))
+    rates = Rates(kernels.with_rules(expert_kernels=alone))
     found = [
         sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(row["tokens"]))).seconds) for op in ops_of(row))
         for row in rows

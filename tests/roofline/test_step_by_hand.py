@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from simulator.deployment.deployment import deploy
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.engines.overheads import NO_OVERHEADS
 from simulator.errors import InfercastError, ProfileError
@@ -65,15 +66,15 @@ def device(peak_flops_per_s: float, memory_bytes_per_s: float) -> Hardware:
 
 def step(model: Model, hardware: Hardware, *, light: bool = False) -> StepModel:
     times = load_engine("vllm").overheads.model_copy(update={"step_s": 3e-3, "sequence_s": 1e-3})
-    return StepModel(model.ops(Layout()), hardware, NO_OVERHEADS if light else times, light=light)
+    return StepModel(model.ops(Layout()), DeviceKernels(hardware), NO_OVERHEADS if light else times, light=light)
 
 
 def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of_light():
     bare = device(1e12, 1e9).model_copy(update={"achievable": Achievable.model_construct(gemm={})})
     op, one = linear("product", (16, 16), Layout()), Counts(steps=1.0, tokens=1.0)
     with pytest.raises(ProfileError, match="no achievable gemm rates are known"):
-        Rates(bare).cost(op, one)
-    assert LightRates(bare).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
+        Rates(DeviceKernels(bare)).cost(op, one)
+    assert LightRates(DeviceKernels(bare)).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
 
 
 def milliseconds(model: StepModel, counts: Counts) -> dict[str, float]:
@@ -84,13 +85,13 @@ def test_attention_that_writes_its_scores_multiplies_and_then_moves_them():
     """100 pairs of 32 FLOPs at half of 1 MFLOP/s, and 24 bytes for each of two heads at 0.8 of 100 kB/s."""
     op = Op("", "prefill_attention", flops=Counts(prefill_pairs=32.0), heads=2.0)
     counts = Counts(steps=1.0, tokens=20.0, logits=1.0, prefill_tokens=20.0, prefill_pairs=100.0)
-    found = Rates(device(1e6, 1e5), kernels_with(score_bytes=24.0)).cost(op, counts)
+    found = Rates(DeviceKernels(device(1e6, 1e5), kernels_with(score_bytes=24.0))).cost(op, counts)
     assert found.seconds == pytest.approx(3200 / 0.5e6 + 4800 / 0.8e5)
 
 
 def test_decode_attention_at_the_speed_of_light_computes_at_the_peak():
     op = Op("", "decode_attention", flops=Counts(decode_reads=32.0))
-    light = LightRates(device(1e6, 1e5))
+    light = LightRates(DeviceKernels(device(1e6, 1e5)))
     assert light.cost(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
 
 
@@ -246,12 +247,16 @@ def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops(
     (rule,) = (each.rules for each in load_engine("vllm").kernels if "hopper" in each.families)
     counts = Counts(steps=1.0, tokens=tokens, prefill_tokens=tokens)
     flops = 48 * 48 * (6 * 128**2 + 64 * 10 * 128) * tokens
-    gemm_s = Rates(b200).cost(scan, counts).seconds
-    found_s = Rates(b200, kernels_with(scan_flops_per_byte=rule.scan_flops_per_byte)).cost(scan, counts).seconds
+    gemm_s = Rates(DeviceKernels(b200)).cost(scan, counts).seconds
+    found_s = (
+        Rates(DeviceKernels(b200, kernels_with(scan_flops_per_byte=rule.scan_flops_per_byte)))
+        .cost(scan, counts)
+        .seconds
+    )
     memory_s = flops / (rule.scan_flops_per_byte * b200.memory_bytes_per_s)
     assert found_s / 48 == pytest.approx(5.07e-3, rel=0.05)  # flashinfer-ai/flashinfer pull request 3902
     assert max(gemm_s, memory_s) <= found_s <= gemm_s + memory_s
-    assert LightRates(b200).cost(scan, counts).seconds < gemm_s
+    assert LightRates(DeviceKernels(b200)).cost(scan, counts).seconds < gemm_s
 
 
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
@@ -319,7 +324,7 @@ def test_prefill_attention_reaches_its_measured_share(tokens, measured):
     """
     h100 = load_hardware("h100-sxm")
     op = next(op for op in load_model("llama-3.1-8b").ops() if op.name == "prefill attention")
-    cost = Rates(h100).cost(op, count([Sequence(tokens, 0)]))
+    cost = Rates(DeviceKernels(h100)).cost(op, count([Sequence(tokens, 0)]))
     share = cost.flops / cost.seconds / h100.peak_flops_per_s["bf16"]
     assert share == pytest.approx(0.68 * (tokens + 1) / (tokens + 1 + 1349))
     assert share == pytest.approx(measured, rel=0.06)
@@ -329,14 +334,17 @@ def test_a_fitted_half_length_is_a_multiple_of_the_devices_own():
     """A prompt of 6 tokens has 21 pairs, and at a half length of 4 tokens costs as many as 6 x 4 / 2 more."""
     attention = next(op for op in TINY.ops(Layout()) if op.rate == "prefill_attention")
     hardware, prompt = device(1e12, 1e15), count([Sequence(6, 0)])
-    own, doubled = (Rates(hardware, kernels_with(half_length=by)).cost(attention, prompt).seconds for by in (1.0, 2.0))
+    own, doubled = (
+        Rates(DeviceKernels(hardware, kernels_with(half_length=by))).cost(attention, prompt).seconds
+        for by in (1.0, 2.0)
+    )
     assert doubled / own == pytest.approx((21 + 6 * 8 / 2) / (21 + 6 * 4 / 2))
 
 
 def test_a_chunk_with_a_past_costs_what_its_pairs_cost():
     """Two chunks of 1,024 cost what one prompt of 2,048 costs: pairs and tokens are the same sums."""
     op = next(op for op in load_model("llama-3.1-8b").ops() if op.name == "prefill attention")
-    rates = Rates(load_hardware("h100-sxm"))
+    rates = Rates(DeviceKernels(load_hardware("h100-sxm")))
     whole = rates.cost(op, count([Sequence(2048, 0)])).seconds
     chunks = [rates.cost(op, count([Sequence(1024, past)])).seconds for past in (0, 1024)]
     assert sum(chunks) == pytest.approx(whole)
@@ -388,7 +396,10 @@ def test_experts_against_measured_kernels(device, stored, shares):
     hardware, layout = load_hardware(device), Layout(weight_dtype=stored)
     block = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
     ops = [op for op in block.ops(7168, layout) if op.experts]
-    rates, light = Rates(hardware, kernels_with(reads_at_best_rate=True)), LightRates(hardware)
+    rates, light = (
+        Rates(DeviceKernels(hardware, kernels_with(reads_at_best_rate=True))),
+        LightRates(DeviceKernels(hardware)),
+    )
     for tokens, share in zip((1, 16, 256, 1024, 4096, 16384), shares, strict=True):
         counts = Counts(steps=1, tokens=float(tokens))
         least = [light.cost(op, counts) for op in ops if op.rate == "gemm"]
@@ -411,7 +422,7 @@ ALL_REDUCES = [
 @pytest.mark.parametrize(("kibibytes", "measured_us", "tolerance"), ALL_REDUCES)
 def test_all_reduce_against_measured_times(kibibytes, measured_us, tolerance):
     (op,) = all_reduce("sum", 512, Layout(tp=8))  # 512 values of 2 bytes: 1 KiB per token
-    seconds = Rates(load_hardware("h100-sxm")).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
+    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
     assert seconds == pytest.approx(5.1e-6 + 2 * 7 / 8 * kibibytes * 1024 / 285e9)
     assert seconds == pytest.approx(measured_us * 1e-6, rel=tolerance)
 
@@ -420,7 +431,7 @@ def test_all_reduce_against_measured_times(kibibytes, measured_us, tolerance):
 def test_large_all_reduces_take_the_ring(kibibytes, own_kernel_us):
     """Never slower than vLLM's own kernel was measured at these sizes."""
     (op,) = all_reduce("sum", 512, Layout(tp=8))
-    seconds = Rates(load_hardware("h100-sxm")).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
+    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
     assert seconds == pytest.approx(17.1e-6 + 2 * 7 / 8 * kibibytes * 1024 / 385e9)
     assert seconds < own_kernel_us * 1e-6
 
@@ -444,7 +455,7 @@ SHARES = {
 def share_of_roofline(hardware: Hardware, tokens: int) -> float:
     shares = []
     for shape in ((rows, columns) for rows in (4096, 8192, 16_384) for columns in (4096, 8192, 16_384)):
-        cost = Rates(hardware).cost(linear("product", shape, Layout()), Counts(steps=1, tokens=tokens))
+        cost = Rates(DeviceKernels(hardware)).cost(linear("product", shape, Layout()), Counts(steps=1, tokens=tokens))
         compute_s = cost.flops / hardware.peak_flops_per_s["bf16"]
         shares.append(max(compute_s, cost.moved_bytes / hardware.memory_bytes_per_s) / cost.seconds)
     return float(np.median(shares))
@@ -471,7 +482,7 @@ MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "qwen2.5-7b", "llama-2-70b"
 
 def share_of_layer(hardware: Hardware, model: str, tokens: int) -> float:
     ops = [op for op in load_model(model).ops() if op.rate == "gemm" and op.name != "output head"]
-    costs = [Rates(hardware).cost(op, Counts(steps=1, tokens=tokens)) for op in ops]
+    costs = [Rates(DeviceKernels(hardware)).cost(op, Counts(steps=1, tokens=tokens)) for op in ops]
     weight_bytes = sum(op.weight_bytes * op.repeats for op in ops)
     flops_s = sum(cost.flops for cost in costs) / hardware.peak_flops_per_s["bf16"]
     ideal_s = flops_s if tokens >= 128 else weight_bytes / hardware.memory_bytes_per_s

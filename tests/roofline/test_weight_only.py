@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.deployment.deployment import deploy
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
@@ -31,7 +32,7 @@ def product(stored: str = "q4_K_M") -> Op:
 
 def cost(op: Op, rows: float, **rules: object) -> Cost:
     """Its cost on Strix Halo under some rules."""
-    return Rates(HALO, kernels_with(**rules)).cost(op, Counts(steps=1.0, tokens=rows))
+    return Rates(DeviceKernels(HALO, kernels_with(**rules))).cost(op, Counts(steps=1.0, tokens=rows))
 
 
 def test_weights_of_many_rows_are_unpacked_in_memory():
@@ -45,8 +46,8 @@ def test_weights_of_many_rows_are_unpacked_in_memory():
     assert many.seconds == pytest.approx(wide.seconds + unpacking_s)
     assert many.moved_bytes == pytest.approx(wide.moved_bytes + WEIGHTS * (4.85 + 16) / 8)
     assert cost(product("fp16"), 64.0, **rule).seconds == wide.seconds  # nothing to unpack
-    light = LightRates(HALO, kernels_with(**rule)).cost(op, Counts(1.0, 64.0))
-    assert light.seconds == LightRates(HALO).cost(op, Counts(1.0, 64.0)).seconds
+    light = LightRates(DeviceKernels(HALO, kernels_with(**rule))).cost(op, Counts(1.0, 64.0))
+    assert light.seconds == LightRates(DeviceKernels(HALO)).cost(op, Counts(1.0, 64.0)).seconds
 
 
 def test_experts_are_unpacked_by_the_rows_that_each_has():
@@ -84,11 +85,12 @@ def test_experts_of_a_few_tokens_are_multiplied_by_vector_units():
 def test_experts_start_in_as_many_launches_as_an_engine_counts():
     """One for each of two GEMMs where ggml fuses the choice of experts; the first has five where nobody counted."""
     first, last = (op for op in load_model("qwen3-30b-a3b").ops(Layout()) if op.experts and op.rate == "gemm")
-    ggml = kernels_with(expert_launches=(figure(1.0), figure(1.0)))
-    assert [ggml.launches(op, HALO) for op in (first, last)] == [1, 1]
-    assert [kernels_with().launches(op, HALO) for op in (first, last)] == [5, 1]
-    assert ggml.launches(product(), HALO) == 1
-    assert ggml.start_s(HALO, "fp16", first) == kernels_with().start_s(HALO, "fp16", first) / 5
+    plain, counted = DeviceKernels(HALO), kernels_with(expert_launches=(figure(1.0), figure(1.0)))
+    ggml = DeviceKernels(HALO, counted)
+    assert [ggml.launches(op) for op in (first, last)] == [1, 1]
+    assert [plain.launches(op) for op in (first, last)] == [5, 1]
+    assert ggml.launches(product()) == 1
+    assert ggml.start_s("fp16", first) == plain.start_s("fp16", first) / 5
 
 
 @pytest.mark.parametrize("build", ["b1500", "b6325"])
@@ -98,7 +100,7 @@ def test_vector_units_unpack_formats_without_superblocks_faster(build):
     for stored in ("q8_0", "q4_0@4.54", "q8_K_XL@9.1", "mxfp4"):
         assert kernels.vector_share(stored) == 0.26
     assert kernels.vector_share("q4_K_M@4.9") == kernels.fitted.vector
-    one = Rates(HALO, kernels).cost(product("q8_0"), Counts(1.0, 1.0))
+    one = Rates(kernels).cost(product("q8_0"), Counts(1.0, 1.0))
     assert one.compute_s == pytest.approx(2 * WEIGHTS / (0.26 * 29.7e12))
 
 
@@ -113,8 +115,8 @@ def test_products_with_one_row_take_the_time_of_kernels():
     kernels = load_engine("llama.cpp-b6325").kernels_on(HALO)
     for stored, measured_s in (("q8_0", 287e-6), ("q5_K_M@5.5", 203e-6)):
         op = linear("", (14336, 4096), Layout(weight_dtype=stored))
-        seconds = Rates(HALO, kernels).cost(op, Counts(1.0, 1.0)).seconds
-        assert seconds - kernels.start_s(HALO, "fp16", op) == pytest.approx(measured_s, rel=0.05)
+        seconds = Rates(kernels).cost(op, Counts(1.0, 1.0)).seconds
+        assert seconds - kernels.start_s("fp16", op) == pytest.approx(measured_s, rel=0.05)
 
 
 def test_logits_count_the_sequences_that_need_them():
@@ -134,7 +136,7 @@ def test_a_70b_on_strix_halo_takes_the_time_of_its_kernels(prompt, measured_s):
     deployment = deploy("llama-3.1-70b", "strix-halo", "llama.cpp-b1500", layout)
     engine = deployment.engine.kernels_on(HALO)
     assert (engine.rules.unpacks_from_rows, engine.rules.vector_rows) == (64, 8)
-    model = replace(deployment.step_model(), kernels=engine.with_fused_attention())
+    model = replace(deployment.step_model(), kernels=replace(engine, of_engine=engine.of_engine.with_fused_attention()))
     assert model.seconds(count([Sequence(prompt, 0)])) == pytest.approx(measured_s, rel=0.25)
 
 
@@ -158,7 +160,7 @@ def test_tables_and_floors_follow_the_steps_of_kernels(micro_batch_tokens):
 def test_formats_that_unpack_freely_lose_no_time_to_it(build):
     """Of Vulkan builds to b6325: Q4_0 and files of so many bits, not Q4_K."""
     kernels = load_engine(f"llama.cpp-vulkan-{build}").kernels_on(HALO)
-    shares = [kernels.compute_share("fp16", product(each), HALO) for each in ("q4_0", "q4_0@4.54", "q4_K_M")]
+    shares = [kernels.compute_share("fp16", product(each)) for each in ("q4_0", "q4_0@4.54", "q4_K_M")]
     lost = float(kernels.fitted.unpacked)
     freely = float(kernels.fitted.compute) if build == "b1500" else float(kernels.fitted.compute) * lost
     assert shares == pytest.approx([freely, freely, float(kernels.fitted.compute) * lost])

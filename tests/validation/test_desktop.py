@@ -143,13 +143,13 @@ def test_fused_attention_by_default_is_no_slower_than_the_kernels_before_it(devi
 def test_llama_cpp_multiplies_in_a_xeons_vector_unit_but_in_builds_with_amx():
     xeon = load_hardware("xeon-8480")
     amx = configure(load_engine("llama.cpp"), Settings(), ["amx=true"]).engine
-    plain, tiled = (Rates(xeon, each.kernels_on(xeon)) for each in (load_engine("llama.cpp"), amx))
+    plain, tiled = (Rates(each.kernels_on(xeon)) for each in (load_engine("llama.cpp"), amx))
     for stored in ("q4_K_M", "q4_K_M@4.9", "q8_0"):
         assert plain.peak(stored) == ("bf16", xeon.vector_flops_per_s["bf16"])
         assert tiled.peak(stored) == ("bf16", xeon.peak_flops_per_s["bf16"])
     for stored in ("gguf_bf16", "iq2_XS"):  # ggml-cpu/amx/common.h has no kernels for these
         assert plain.peak(stored) == tiled.peak(stored) == ("bf16", xeon.vector_flops_per_s["bf16"])
-    assert Rates(xeon, load_engine("vllm").kernels_on(xeon)).peak("bf16")[1] == xeon.peak_flops_per_s["bf16"]
+    assert Rates(load_engine("vllm").kernels_on(xeon)).peak("bf16")[1] == xeon.peak_flops_per_s["bf16"]
     half = deploy("llama-3.1-8b", "xeon-8480", "llama.cpp", settings=Settings(threads=28)).hardware
     assert half.vector_flops_per_s["bf16"] == xeon.vector_flops_per_s["bf16"] / 2
 
@@ -157,7 +157,7 @@ def test_llama_cpp_multiplies_in_a_xeons_vector_unit_but_in_builds_with_amx():
 def test_bf16_over_vulkan_is_widened_to_fp32():
     """Gemma-4-31B in BF16 on Strix Halo reads 512 tokens over ROCm 3.1 times as fast as over Vulkan (kyuz0)."""
     halo = load_hardware("strix-halo")
-    vulkan, hip = (Rates(halo, load_engine(each).kernels_on(halo)) for each in ("llama.cpp-vulkan", "llama.cpp"))
+    vulkan, hip = (Rates(load_engine(each).kernels_on(halo)) for each in ("llama.cpp-vulkan", "llama.cpp"))
     assert (vulkan.peak("gguf_bf16")[0], hip.peak("gguf_bf16")[0]) == ("fp32", "bf16")
     assert vulkan.peak("gguf_f16") == hip.peak("gguf_f16")
     layout = Layout(1, 1, 1, "gguf_bf16", "fp16", "bf16")
@@ -170,7 +170,7 @@ def test_bf16_over_vulkan_is_widened_to_fp32():
 
 def test_unpacking_is_shared_by_the_tokens_of_a_tile():
     """(1 + u / n) with u of iq3_S 6.6: a token alone pays all of it in ik_llama.cpp, eight share it."""
-    rates = Rates(load_hardware("m2-max-cpu"), load_engine("ik-llama.cpp").kernels_on(load_hardware("m2-max-cpu")))
+    rates = Rates(load_engine("ik-llama.cpp").kernels_on(load_hardware("m2-max-cpu")))
     layout = Layout(1, 1, 1, "iq3_S", "fp16", "fp16")
     op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
     one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.deployment.batches import Batch, decode_counts
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import engine_of
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -241,7 +242,7 @@ def test_no_gemm_reads_weights_faster_than_the_best_that_was_measured(share):
     hardware = load_hardware("h100-sxm")
     kernels = engine_of("vllm", "0.33").kernels_on(hardware).with_fitted(memory=share)
     op = linear("down", (8192, 8192), Layout())
-    cost = Rates(hardware, kernels).cost(op, Counts(steps=1.0, tokens=1.0))
+    cost = Rates(kernels).cost(op, Counts(steps=1.0, tokens=1.0))
     assert cost.moved_bytes / cost.memory_s <= HIGHEST_MEMORY_FRACTION * hardware.memory_bytes_per_s * (1 + 1e-9)
 
 
@@ -249,7 +250,9 @@ def test_an_engine_tuned_for_decode_reads_weights_at_the_best_rate_of_any_kernel
     hardware, op = load_hardware("h200-sxm"), linear("down", (8192, 8192), Layout())
     shares = {}
     for best in (True, False):
-        cost = Rates(hardware, kernels_with(reads_at_best_rate=best)).cost(op, Counts(steps=1.0, tokens=1.0))
+        cost = Rates(DeviceKernels(hardware, kernels_with(reads_at_best_rate=best))).cost(
+            op, Counts(steps=1.0, tokens=1.0)
+        )
         shares[best] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s
     assert shares[True] == pytest.approx(hardware.achievable.copy_memory_fraction) == pytest.approx(4.3 / 4.8, abs=1e-3)
     assert shares[False] == pytest.approx(hardware.achievable.gemm["bf16"].memory_fraction)

@@ -5,6 +5,7 @@ from typing import Any
 
 from simulator.cli.numbers import count, number
 from simulator.cli.output import Column, Row
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import Engine
 from simulator.hardware.hardware import Family, Hardware
 from simulator.hardware.prices import PriceList
@@ -25,7 +26,7 @@ def _guesses(profile: Profile) -> str:
 
 
 def _hardware(device: Hardware) -> Row:
-    half, peak = Rates(device).peak("bf16")
+    half, peak = Rates(DeviceKernels(device)).peak("bf16")
     kernels = device.achievable.gemm.get(half)
     fp8 = device.peak_flops_per_s.get("fp8")
     return {

@@ -63,7 +63,7 @@ WIDTHS = {"fp4": 4, "fp8": 8, "int8": 8, "bf16": 16}  # bits of types that are s
 
 def _emulated(deployment: Deployment) -> Iterator[str]:
     """Say which weights are multiplied in a wider type than their own, because the device or the engine lacks it."""
-    rates = Rates(deployment.hardware, deployment.kernels)
+    rates = Rates(deployment.kernels)
     for stored in dict.fromkeys(op.format for op in deployment.ops if op.rate == "gemm" and not op.on_host):
         own, used = number_format(stored).compute[0], rates.peak(stored)[0]
         if used != own and number_format(stored).bits // 1 == WIDTHS.get(own):
