@@ -109,10 +109,10 @@ def _with_cache(placed: Placed) -> Placed:
 def _that_holds(placed: Placed) -> Placed:
     """Raise max_num_seqs to the load's concurrency per replica where no flag is stated: whoever measures sets it so.
 
-    Where other flags of the server are stated, those that are not have their defaults.
+    Where a source's scripts set it, it is theirs; where other flags are stated, those that are not have their defaults.
     """
     deployment, setup, share = placed.deployment, placed.setup, -(-placed.setup.concurrency // placed.replicas)
-    stated = setup.max_num_seqs or setup.gpu_memory_utilization or setup.max_model_len
+    stated = placed.question.max_num_seqs or setup.gpu_memory_utilization or setup.max_model_len
     if share <= deployment.max_num_seqs or stated:
         return placed
     tokens = max(deployment.max_num_batched_tokens, share)
