@@ -1,4 +1,4 @@
-"""Products on TPU7x beside times of the kernel alone (AI-Hypercomputer/accelerator-microbenchmarks, read 2026-11-28)."""
+"""Products on TPU7x beside kernel times (AI-Hypercomputer/accelerator-microbenchmarks, read 2026-11-28)."""
 
 import pytest
 
