@@ -28,7 +28,7 @@ FITTING = ((2048, None), (2048, 0.95), (2048, 0.98))  # tokens of a step and sha
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
-DIES = {"mi250": "mi250-gcd"}  # packages that sources count, and what software sees of them
+DIES = {"mi250": "mi250-gcd", "tpu7x": "tpu7x-core"}  # packages that sources count, and what software sees of them
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,9 @@ def place(setup: Setup) -> Placed:
     replicas = engines * max(1, recipe.setup.devices // layout.devices) * parts
     # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8
     in_stages = engine.splits_rows and layout.devices == layout.pp
-    sees_dies = hardware.seen_as > 1 and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
-    dies = hardware.seen_as if sees_dies else 1
+    # and Google's recipe for TPU7x counts cores
+    sees_dies = hardware.id in DIES and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
+    dies = hardware.seen_as * hardware.cores_per_device if sees_dies else 1
     tp_dies, pp_dies = (1, dies) if in_stages else (dies, 1)
     settings = recipe.settings(layout)
     cached_unasked = usual_cache(layout.weight_dtype, engine) or model.dtype

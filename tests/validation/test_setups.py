@@ -382,7 +382,7 @@ def test_googles_recipe_for_ironwood_sends_all_requests_at_once_to_its_own_serve
     placed = place(ironwood)
     found = placed.deployment
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == (135, 4096, 0.98)
-    assert (found.layout.cache_dtype, found.layout.tp) == ("fp8", 1)
+    assert (found.layout.cache_dtype, found.hardware.id, found.layout.tp) == ("fp8", "tpu7x-core", 2)  # of one chip
     requests = engine_gets(ironwood).requests()
     assert len(requests) == 320
     assert 0.8 * 8192 <= requests.output_tokens.min() < requests.output_tokens.max() <= 8192
