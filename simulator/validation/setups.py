@@ -60,9 +60,9 @@ def place(setup: Setup) -> Placed:
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
     part, parts = recipe.part or (hardware.id, 1)
     replicas = engines * max(1, recipe.setup.devices // layout.devices) * parts
-    # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8
+    # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8.
+    # Google's recipe for TPU7x has tp 2 on one chip
     in_stages = engine.splits_rows and layout.devices == layout.pp
-    # and Google's recipe for TPU7x counts cores
     sees_dies = hardware.id in DIES and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
     dies = hardware.seen_as * hardware.cores_per_device if sees_dies else 1
     tp_dies, pp_dies = (1, dies) if in_stages else (dies, 1)
