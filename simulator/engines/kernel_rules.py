@@ -57,6 +57,9 @@ class ExpertKernels(OfFormats):
     unpack_rows: Positive | None = Field(
         None, description="of Marlin, whose tiles are those of marlin_tiles.py: rows in whose time a tile is unpacked"
     )
+    fills_units: bool = Field(
+        False, description="of AITER, whose tiles are those of aiter_tiles.py, by how they fill the compute units"
+    )
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
     beside_s: Seconds | None = Field(

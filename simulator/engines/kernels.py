@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.engines import marlin_tiles
+from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.heads_alone import clocks_per_s
@@ -219,6 +219,8 @@ class Kernels(OnDevices):
             return padded if apart is None else np.where(np.asarray(tokens) >= apart, 1.0, padded)
         if own and own.unpack_rows:
             return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
+        if own and own.fills_units and hardware.multiprocessors:
+            return aiter_tiles.padding(op.experts, tokens, float(hardware.multiprocessors))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0

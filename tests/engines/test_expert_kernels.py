@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.deployment.workspace import workspace
-from simulator.engines import marlin_tiles
+from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import Attention, MixtureOfExperts
@@ -267,3 +269,25 @@ def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory
     )
     rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
     assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)
+
+
+@given(st.integers(1, 4096), st.integers(1, 8), st.integers(8, 256), st.integers(32, 4096), st.sampled_from([80, 256, 304]))
+def test_aiter_takes_the_tiles_that_fill_the_compute_units(tokens: int, chosen: int, total: int, width: int, units: int):
+    """As its own function does, in whole numbers (fused_moe.py, get_block_size_M, of get_padded_M)."""
+    padded = min(max(16, 1 << (tokens - 1).bit_length()), 1024)
+    found = []
+    for rows in (32, 64, 128):
+        blocks = -(-width // 128) * (padded * chosen + total * rows - chosen + rows - 1) // rows
+        found.append(((blocks + units - 1) // units, units - blocks % units, rows))
+    expected = sorted(found, key=lambda each: each[:2])[0][-1]
+    assert float(aiter_tiles.rows_of(Experts(total, chosen, width=width), float(tokens), float(units))) == expected
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+def test_experts_of_a_hundred_sequences_fill_tiles_of_128_rows_on_mi300x(engine: str):
+    """ERNIE-4.5-21B has 64 experts of 1,536 columns, of which a token reaches six."""
+    found = deploy("ernie-4.5-21b-a3b", "mi300x", engine)
+    up = next(op for op in found.ops if op.name == "experts up")
+    rows = [float(found.kernels.padding(up, tokens, found.hardware)) * tokens * 6 for tokens in (64.0, 100.0)]
+    touched = [float(up.experts.touched(tokens)) for tokens in (64.0, 100.0)]
+    assert rows == pytest.approx([64 * touched[0], 128 * touched[1]])
