@@ -57,8 +57,8 @@ AITER = [
 ]
 
 
-# us of Triton's kernel in 16 bits in default tiles on A100, by tokens: vllm-project/vllm pull requests 19049 (128 experts
-# of 768, eight for a token) and 40542 (64 of 1,408, six)
+# us of Triton's kernel in 16 bits in default tiles on A100, by tokens: vllm-project/vllm pull requests 19049 (128
+# experts of 768, eight for a token) and 40542 (64 of 1,408, six)
 DEFAULT_TILES = [
     (128, 8, 768, {2: 159.8, 4: 268.9, 8: 403.1, 16: 611.2, 24: 730.2, 32: 808.5, 48: 886.0, 64: 917.5, 96: 943.1}),
     (64, 6, 1408, {4: 266.2, 16: 542.6, 64: 698.1, 256: 769.5, 1024: 1022.5, 4096: 2919.0}),
@@ -287,8 +287,12 @@ def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory
     assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)
 
 
-@given(st.integers(1, 4096), st.integers(1, 8), st.integers(8, 256), st.integers(32, 4096), st.sampled_from([80, 256, 304]))
-def test_aiter_takes_the_tiles_that_fill_the_compute_units(tokens: int, chosen: int, total: int, width: int, units: int):
+@given(
+    st.integers(1, 4096), st.integers(1, 8), st.integers(8, 256), st.integers(32, 4096), st.sampled_from([80, 256, 304])
+)
+def test_aiter_takes_the_tiles_that_fill_the_compute_units(
+    tokens: int, chosen: int, total: int, width: int, units: int
+):
     """As its own function does, in whole numbers (fused_moe.py, get_block_size_M, of get_padded_M)."""
     padded = min(max(16, 1 << (tokens - 1).bit_length()), 1024)
     found = []
@@ -310,8 +314,10 @@ def test_experts_of_a_hundred_sequences_fill_tiles_of_128_rows_on_mi300x(engine:
 
 
 @pytest.mark.parametrize(("experts", "chosen", "width", "known"), DEFAULT_TILES)
-def test_default_tiles_multiply_as_tuned_ones_do_on_an_a100(experts: int, chosen: int, width: int, known: dict[int, float]):
-    """30 us of launches beside the kernels; at 0.42 of the rate, as of an H100, prompts would take 1.6 times as long."""
+def test_default_tiles_multiply_as_tuned_ones_do_on_an_a100(
+    experts: int, chosen: int, width: int, known: dict[int, float]
+):
+    """30 us of launches beside the kernels; at 0.42 of the rate, an H100's, prompts would take 1.6 times as long."""
     layer, layout = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width), Layout()
     device = "a100-pcie-40" if experts == 128 else "a100-sxm-80"
     predicted = [30 + 1e6 * experts_s("sglang-0.5", device, layer, 2048, layout, float(tokens)) for tokens in known]
