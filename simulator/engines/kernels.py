@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.engines import marlin_tiles
+from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.heads_alone import clocks_per_s
@@ -68,7 +68,7 @@ class Kernels(OnDevices):
     def with_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton on any device."""
         own = self.rules.split_decode and self.rules.split_decode.asked()
-        return self.with_rules(split_decode=own, decode_tile=None, wave_decode=None)
+        return self.with_rules(split_decode=own, decode_tile=None, wave_decode=None, empty_blocks=None)
 
     def without_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton where latent attention has no other kernel alone."""
@@ -219,6 +219,8 @@ class Kernels(OnDevices):
             return padded if apart is None else np.where(np.asarray(tokens) >= apart, 1.0, padded)
         if own and own.unpack_rows:
             return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
+        if own and own.fills_units and hardware.multiprocessors:
+            return aiter_tiles.padding(op.experts, tokens, float(hardware.multiprocessors))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0
