@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.engines import marlin_tiles
+from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
@@ -186,6 +186,8 @@ class DeviceKernels:
             return padded if apart is None else np.where(np.asarray(tokens) >= apart, 1.0, padded)
         if own and own.unpack_rows:
             return marlin_tiles.padding(op.experts, tokens, float(own.unpack_rows))
+        if own and own.fills_units and self.hardware.multiprocessors:
+            return aiter_tiles.padding(op.experts, tokens, float(self.hardware.multiprocessors))
         most = own.most_tile if own else self.fitted.expert_tile
         least = own.least_tile if own else None
         return op.experts.padded(tokens, float(most), float(least or math.inf)) if most else 1.0

@@ -7,6 +7,7 @@ from pydantic import Field
 from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
+from simulator.engines.empty_blocks import EmptyBlocks
 from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
@@ -57,6 +58,7 @@ class ExpertKernels(OfFormats):
     unpack_rows: Positive | None = Field(
         None, description="of Marlin, whose tiles are those of marlin_tiles.py: rows in whose time a tile is unpacked"
     )
+    fills_units: bool = Field(False, description="of AITER, whose tiles are those of aiter_tiles.py")
     default_tiles: bool = Field(False, description="only for experts that tuned_experts.is_tuned says have no others")
     k_loop_s: Seconds | None = Field(None, description="as KernelRules.k_loop_s")
     beside_s: Seconds | None = Field(
@@ -298,6 +300,7 @@ class KernelRules(Strict):
     decode_tile: DecodeTile | None = Field(
         None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"
     )
+    empty_blocks: EmptyBlocks | None = Field(None, description="of attention, behind the ends of sequences; none: none")
     chunked_decode: ChunkedDecode | None = Field(
         None, description="decode attention within chunks (Llama 4), where it is not the kernel of other layers"
     )

@@ -53,7 +53,7 @@ class Kernels(OnDevices):
     def with_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton on any device."""
         own = self.rules.split_decode and self.rules.split_decode.asked()
-        return self.with_rules(split_decode=own, decode_tile=None, wave_decode=None)
+        return self.with_rules(split_decode=own, decode_tile=None, wave_decode=None, empty_blocks=None)
 
     def without_triton_attention(self) -> "Kernels":
         """Return the same kernels with decode attention in Triton where latent attention has no other kernel alone."""

@@ -170,6 +170,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "gemm_tiles": not any(kernels.tile_rows(op) for op in gemms),
         "sparse_heads": not any(kernels.head_padding(op) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),
+        "empty_blocks": not any(rates.decoding.empty(op) for op in decoding),
         **dict.fromkeys(("one_shot_tokens", "reduced_bits"), not in_node),
         "gathers_tokens": "all_to_all" not in linked,
         "experts": not grouped or (kernels.fitted.block_experts is not None and len(late) == len(grouped)),

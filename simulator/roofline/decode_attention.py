@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engines.device_kernels import DeviceKernels
+from simulator.engines.empty_blocks import EmptyBlocks
 from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.wave_decode import WaveDecode
@@ -40,7 +41,8 @@ def updates_states(op: Op) -> bool:
 class DecodeAttentionRates:
     """Decode attention of an engine's kernels on a device.
 
-    `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
+    `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory, and
+    AITER's has blocks.
     """
 
     def __init__(self, kernels: DeviceKernels, context_tokens: int) -> None:
@@ -52,8 +54,9 @@ class DecodeAttentionRates:
         F: FLOPs, P: FLOP/s that attention reaches (`flops_per_s`), B: bytes of the cache, W: bytes/s, t0: launch,
         t_fp8: software conversion of an fp8 cache; F of whole tiles of query rows (DecodeTile). The last term where
         each of the g query heads of a group reads the cache for itself (reads_per_head). Not less than blocks of
-        Triton's kernel take (SplitDecode), or heads that read chunks alone (ChunkedDecode). In a kernel of one wave as
-        much longer as multiprocessors idle and its tiles cost (WaveDecode).
+        Triton's kernel take (SplitDecode), or heads that read chunks alone (ChunkedDecode), or than empty blocks take
+        to be sent off (EmptyBlocks). In a kernel of one wave as much longer as multiprocessors idle and its tiles cost
+        (WaveDecode).
 
         Raises ProfileError where the device's profile has no rates of decode attention.
         """
@@ -74,6 +77,8 @@ class DecodeAttentionRates:
             memory_s = memory_s * wave.slowdown(self.hardware, op, counts)
         for kernel in (self.split(op), self.chunked(op)):
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
+        if empty := self.empty(op):
+            memory_s = np.maximum(memory_s, empty.seconds(op, counts, self.context_tokens))
         own_s = self.kernels.rules.state_start_s if updates_states(op) else None
         start_s = (rates.launch_s if own_s is None else own_s) + self._copied_s(op)  # type: ignore[union-attr]
         return DecodeSeconds(compute_s, memory_s, start_s * self.kernels.fitted.launch)
@@ -93,6 +98,12 @@ class DecodeAttentionRates:
         split = self.split(op) if op.latent_heads else None
         kernels = float(split.latent_copies or 0.0) if split else 0.0
         return kernels * float(self.hardware.achievable.elementwise_launch_s or 0.0)
+
+    def empty(self, op: Op) -> EmptyBlocks | None:
+        """Return what attention launches behind the ends of sequences; None where an op has no such blocks."""
+        empty = self.kernels.rules.empty_blocks
+        alone = empty and empty.covers(self.hardware) and empty.holds(op) and not updates_states(op)
+        return empty if alone and not self.split(op) else None
 
     def chunked(self, op: Op) -> ChunkedDecode | None:
         """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""

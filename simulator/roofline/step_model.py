@@ -31,7 +31,8 @@ class StepTable(NamedTuple):
     (WaveDecode), as much longer.
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
-    `draft_s`: (max sequences + 1,); `lone_s`: (2,), for the first two of `SLOPES`. `host_s`: (4,), what of all this the
+    `draft_s`: (max sequences + 1,); `lone_s`: (4,), for the first two of `SLOPES`, and
+    for each decoding sequence, in the same order (EmptyBlocks). `host_s`: (4,), what of all this the
     host takes: per step, per sequence and per cached token (Overheads.host_s), and per sequence beside the device
     (Launches.sequence_s). `decode_launch_s`, `decode_graph_s`: by tokens of decodes alone, of which the last stands for
     more.
@@ -46,7 +47,7 @@ class StepTable(NamedTuple):
     loaded_s: float = 0.0
     least_s: float = 0.0
     prompts: HostLaunch = HostLaunch()
-    lone_s: Floats = np.zeros(2)
+    lone_s: Floats = np.zeros(4)
     lone_parts: float = 0.0
     host_s: Floats = np.zeros(4)
     decode_launch_s: Floats = np.zeros(1)
@@ -197,13 +198,25 @@ class StepModel:
         """
         rules = self.kernels.rules
         if rules.split_decode is None and rules.wave_decode is None:
-            return np.zeros(2)
+            return np.append(np.zeros(2), self._sent_s())
         reading = self._reading
         alone, together = (
             np.array([sum(float(self.once(op, each)) * op.repeats for op in reading) for each in _reads(sequences)])
             for sequences in (1.0, READ_TOKENS)
         )
-        return np.where(alone > (1.0 + 1e-9) * together * (not self._lone_parts), alone / READ_TOKENS, 0.0)
+        lone_s = np.where(alone > (1.0 + 1e-9) * together * (not self._lone_parts), alone / READ_TOKENS, 0.0)
+        return np.append(lone_s, self._sent_s())
+
+    def _sent_s(self) -> Floats:
+        """Return the seconds per decoding sequence in which empty blocks are sent off, for the first two of SLOPES."""
+        found, rates = np.zeros(2), self._rates
+        if not isinstance(rates, LightRates):
+            for op in self._reading:
+                if empty := rates.decoding.empty(op):
+                    found[int(op.cache_bytes.decode_reads == 0)] += op.repeats * empty.sequence_s(
+                        op, self.context_tokens
+                    )
+        return found
 
     @property
     def _reading(self) -> list[Op]:

@@ -28,7 +28,7 @@ FITTING = ((2048, None), (2048, 0.95), (2048, 0.98))  # tokens of a step and sha
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
-DIES = {"mi250": "mi250-gcd"}  # packages that sources count, and what software sees of them
+DIES = {"mi250": "mi250-gcd", "tpu7x": "tpu7x-core"}  # packages that sources count, and what software sees of them
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,11 @@ def place(setup: Setup) -> Placed:
     layout = _laid_out(recipe, Layout(1, 1, 1, *_formats(recipe, engine), model.dtype))
     part, parts = recipe.part or (hardware.id, 1)
     replicas = engines * max(1, recipe.setup.devices // layout.devices) * parts
-    # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8
+    # Argonne's scripts for MI250 have tp 4 and 8 where its table has 2 and 4, and in llama.cpp layers over 2, 4 and 8.
+    # Google's recipe for TPU7x has tp 2 on one chip
     in_stages = engine.splits_rows and layout.devices == layout.pp
-    sees_dies = hardware.seen_as > 1 and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
-    dies = hardware.seen_as if sees_dies else 1
+    sees_dies = hardware.id in DIES and (in_stages or (layout.devices == layout.tp and not engine.splits_rows))
+    dies = hardware.seen_as * hardware.cores_per_device if sees_dies else 1
     tp_dies, pp_dies = (1, dies) if in_stages else (dies, 1)
     settings = recipe.settings(layout)
     cached_unasked = usual_cache(layout.weight_dtype, engine) or model.dtype
@@ -109,10 +110,10 @@ def _with_cache(placed: Placed) -> Placed:
 def _that_holds(placed: Placed) -> Placed:
     """Raise max_num_seqs to the load's concurrency per replica where no flag is stated: whoever measures sets it so.
 
-    Where other flags of the server are stated, those that are not have their defaults.
+    Where a source's scripts set it, it is theirs; where other flags are stated, those that are not have their defaults.
     """
     deployment, setup, share = placed.deployment, placed.setup, -(-placed.setup.concurrency // placed.replicas)
-    stated = setup.max_num_seqs or setup.gpu_memory_utilization or setup.max_model_len
+    stated = placed.question.max_num_seqs or setup.gpu_memory_utilization or setup.max_model_len
     if share <= deployment.max_num_seqs or stated:
         return placed
     tokens = max(deployment.max_num_batched_tokens, share)

@@ -83,7 +83,8 @@ def requests(batch: Batch) -> Requests:
 def test_decodes_take_no_less_than_the_mean_one_alone():
     """Two sequences of 35 and 17 cached tokens in chunks of 16: 4 and 2 with the new one, of which one takes 30 s."""
     allowed = SMALL._replace(window=16, chunked=True, window_blocks=2)
-    table = StepTable(np.zeros(65), np.zeros(65), np.array([0.0, 1.0, 0.0, 0.0, 0.0]), lone_s=np.array([0.0, 10.0]))
+    lone_s, slopes = np.array([0.0, 10.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0, 0.0])
+    table = StepTable(np.zeros(65), np.zeros(65), slopes, lone_s=lone_s)
     s = opening(allowed, requests(Batch(2, 35, 9)))
     book = s.book[0]
     book.shown_s, book.decoding, book.decode_now, book.open_reads, book.open_base_sum = 1.0, 2, 1, 2, 4

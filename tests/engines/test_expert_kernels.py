@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
 from simulator.deployment.workspace import workspace
-from simulator.engines import marlin_tiles
+from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import load_engine
 from simulator.hardware.hardware import load_hardware
@@ -45,6 +47,22 @@ TRTLLM_GEN = {
 DENSE_MARLIN = [
     ("a100-sxm-40", 17408, 18015, {14: 140, 28: 180, 64: 290, 128: 570, 256: 1130, 1024: 4550}),
     ("b200-sxm", 6656, 19968, {512: 382.1, 1024: 745.8, 4096: 2983.5}),
+]
+
+
+# us of AITER's experts in 16 bits on an MI355X by tokens, in tuned tiles (amd-aiter 0.1.7.post2.dev18, MIT,
+# aiter/configs/tuned_fmoe.csv): 128 of 384 columns for 4,096 inputs, 256 of 512 for 7,168
+AITER = [
+    (128, 384, 4096, {16: 140.9, 32: 195.6, 64: 212.0, 128: 216.2, 256: 221.2, 512: 248.9, 1024: 316.4}),
+    (256, 512, 7168, {16: 401.4, 32: 573.4, 64: 830.0, 128: 920.0, 256: 931.0}),
+]
+
+
+# us of Triton's kernel in 16 bits in default tiles on A100, by tokens: vllm-project/vllm pull requests 19049 (128
+# experts of 768, eight for a token) and 40542 (64 of 1,408, six)
+DEFAULT_TILES = [
+    (128, 8, 768, {2: 159.8, 4: 268.9, 8: 403.1, 16: 611.2, 24: 730.2, 32: 808.5, 48: 886.0, 64: 917.5, 96: 943.1}),
+    (64, 6, 1408, {4: 266.2, 16: 542.6, 64: 698.1, 256: 769.5, 1024: 1022.5, 4096: 2919.0}),
 ]
 
 
@@ -268,3 +286,48 @@ def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory
     more, less = (float(Rates(each).cost(op, prompt).seconds) for each in (kernels, without))
     rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
     assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)
+
+
+@given(
+    st.integers(1, 4096), st.integers(1, 8), st.integers(8, 256), st.integers(32, 4096), st.sampled_from([80, 256, 304])
+)
+def test_aiter_takes_the_tiles_that_fill_the_compute_units(
+    tokens: int, chosen: int, total: int, width: int, units: int
+):
+    """As its own function does, in whole numbers (fused_moe.py, get_block_size_M, of get_padded_M)."""
+    padded = min(max(16, 1 << (tokens - 1).bit_length()), 1024)
+    found = []
+    for rows in (32, 64, 128):
+        blocks = -(-width // 128) * (padded * chosen + total * rows - chosen + rows - 1) // rows
+        found.append(((blocks + units - 1) // units, units - blocks % units, rows))
+    expected = sorted(found, key=lambda each: each[:2])[0][-1]
+    assert float(aiter_tiles.rows_of(Experts(total, chosen, width=width), float(tokens), float(units))) == expected
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+def test_experts_of_a_hundred_sequences_fill_tiles_of_128_rows_on_mi300x(engine: str):
+    """ERNIE-4.5-21B has 64 experts of 1,536 columns, of which a token reaches six."""
+    found = deploy("ernie-4.5-21b-a3b", "mi300x", engine)
+    up = next(op for op in found.ops if op.name == "experts up")
+    rows = [float(found.kernels.padding(up, tokens)) * tokens * 6 for tokens in (64.0, 100.0)]
+    touched = [float(up.experts.touched(tokens)) for tokens in (64.0, 100.0)]
+    assert rows == pytest.approx([64 * touched[0], 128 * touched[1]])
+
+
+@pytest.mark.parametrize(("experts", "chosen", "width", "known"), DEFAULT_TILES)
+def test_default_tiles_multiply_as_tuned_ones_do_on_an_a100(
+    experts: int, chosen: int, width: int, known: dict[int, float]
+):
+    """30 us of launches beside the kernels; at 0.42 of the rate, an H100's, prompts would take 1.6 times as long."""
+    layer, layout = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width), Layout()
+    device = "a100-pcie-40" if experts == 128 else "a100-sxm-80"
+    predicted = [30 + 1e6 * experts_s("sglang-0.5", device, layer, 2048, layout, float(tokens)) for tokens in known]
+    assert np.mean(np.abs(np.log(np.array(predicted) / list(known.values())))) < 0.1
+
+
+@pytest.mark.parametrize(("experts", "width", "hidden", "known"), AITER)
+def test_aiter_takes_its_published_times_in_16_bits(experts: int, width: int, hidden: int, known: dict[int, float]):
+    """6 us start its two GEMMs; tiles by its rule have up to 128 rows where tuned ones have 32 or 64."""
+    layer, layout = MixtureOfExperts(kind="experts", experts=experts, chosen=8, intermediate=width), Layout()
+    predicted = [6 + 1e6 * experts_s("sglang-0.5", "mi355x", layer, hidden, layout, float(tokens)) for tokens in known]
+    assert np.mean(np.abs(np.log(np.array(predicted) / list(known.values())))) < 0.09

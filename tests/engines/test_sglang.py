@@ -331,3 +331,15 @@ def test_the_host_launches_what_mixers_have_for_prompts_beside_their_ops(model: 
     more, less = (launches_s(each, found.model, found.ops) for each in (found.kernels, without))
     assert more.prompts.least_s - less.prompts.least_s == pytest.approx(kernels * 60e-6)
     assert (more.decodes, more.prompts.piecewise_s) == (less.decodes, less.prompts.piecewise_s)
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_tokens_of_a_step_are_taken_in_while_the_next_one_runs(engine: str, ahead: bool):
+    """But where nothing overlaps, Python's 3 us a sequence add to the step."""
+    found = deploy("llama-3.1-8b", "h100-sxm", engine)
+    found = replace(found, engine=found.engine.model_copy(update={"async_scheduling": ahead}))
+    model = found.step_model()
+    few, many = (float(model.explain(Counts(steps=1.0, tokens=n, logits=n))[-1].seconds) for n in (1.0, 101.0))
+    assert many - few == pytest.approx(0.0 if ahead else 300e-6, abs=1e-12)
+    assert model.launches.sequence_s == (pytest.approx(3e-6) if ahead else 0.0)

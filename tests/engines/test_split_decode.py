@@ -113,7 +113,7 @@ def test_a_batch_alone_and_a_closed_loop_of_one_agree():
 
 def test_reads_take_the_longer_of_all_together_and_each_alone():
     """Prompts of 4 and 6 tokens, then two steps that decode both: reads of 12 and 14 tokens, half of it each."""
-    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0]))
+    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0, 0.0, 0.0]))
     alone = simulate(LIMITS, table, Requests(np.zeros(1), np.array([4]), np.array([3])))
     assert alone.finished_s[0] == 1.5 * (5 + 6)
     both = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 6]), np.array([3, 3])))
@@ -122,7 +122,7 @@ def test_reads_take_the_longer_of_all_together_and_each_alone():
 
 def test_the_longest_sequence_of_a_batch_takes_as_long_as_alone():
     """Its parts are those of the batch (get_num_kv_splits_triton of 0.5.9): shorter ones have fewer of one size."""
-    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0]))
+    table = StepTable(np.zeros(64), np.zeros(9), np.array([1.0, 0, 0, 0, 0]), lone_s=np.array([1.5, 0.0, 0.0, 0.0]))
     apart = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 20]), np.array([3, 3])))
     assert apart.finished_s.max() == 1.5 * (21 + 22)
     later = simulate(LIMITS, table, Requests(np.array([0.0, 1000.0]), np.array([4, 2]), np.array([12, 3])))

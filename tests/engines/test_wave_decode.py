@@ -74,7 +74,7 @@ def test_triton_takes_its_place_where_it_is_asked_for():
 def test_sequences_share_the_parts_of_one_that_is_alone():
     """Three parts alone and one beside another: each of two steps takes three times the longest sequence's tokens."""
     slopes = np.array([1.0, 0, 0, 0, 0])
-    table = StepTable(np.zeros(64), np.zeros(9), slopes, lone_s=np.array([1.5, 0.0]), lone_parts=3.0)
+    table = StepTable(np.zeros(64), np.zeros(9), slopes, lone_s=np.array([1.5, 0.0, 0.0, 0.0]), lone_parts=3.0)
     alone = simulate(LIMITS, table, Requests(np.zeros(1), np.array([4]), np.array([3])))
     assert alone.finished_s[0] == 1.5 * (5 + 6)
     both = simulate(LIMITS, table, Requests(np.zeros(2), np.array([4, 6]), np.array([3, 3])))

@@ -112,3 +112,22 @@ def test_experts_in_blocks_take_what_they_took(engine: str):
     assert np.mean(np.abs(found)) < 0.18
     assert np.mean(np.abs(found[deepseek])) < 0.12
     assert abs(np.mean(found)) < 0.05
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33"])
+def test_experts_of_gpt_oss_take_what_they_took(engine: str):
+    hardware, rows = load_hardware("mi355x"), times("mi355x", "mxfp4", experts=True)
+    rates = Rates(load_engine(engine).kernels_on(hardware))
+    found = np.array([np.log(experts_us(rates, row) / float(row["us"])) for row in rows])
+    assert len(rows) == 20
+    assert np.mean(np.abs(found)) < 0.18
+    assert abs(np.mean(found)) < 0.05
+
+
+@pytest.mark.parametrize(("device", "columns"), [("mi355x", 3072), ("mi300x", 2944)])
+def test_experts_of_gpt_oss_are_padded_on_instinct(device: str, columns: int):
+    hardware, layer = load_hardware(device), MixtureOfExperts(kind="experts", experts=128, chosen=4, intermediate=2880)
+    op = next(op for op in layer.ops(2880, Layout(weight_dtype="mxfp4")) if op.columns and op.experts)
+    for engine in ("vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33"):
+        padded = load_engine(engine).kernels_on(hardware).padded(op, hardware)
+        assert padded.expert_bytes / op.expert_bytes == pytest.approx((columns / 2880) ** 2)

@@ -376,6 +376,18 @@ def test_googles_recipe_sets_the_tokens_of_a_step_by_the_kind_of_load(lengths, t
     assert (small.max_num_seqs, small.max_num_batched_tokens, small.memory_fraction) == (128, 1024, 0.98)
 
 
+def test_googles_recipe_for_ironwood_sends_all_requests_at_once_to_its_own_server():
+    stated = {"hardware": "Google TPU7x (Ironwood)", "model": "Qwen3-32B", "devices": 1, "tp": 2, "concurrency": 320}
+    ironwood = setup(**TRILLIUM | stated | {"weight_dtype": "fp8"}, input_tokens=1024.0, output_tokens=8192.0)
+    placed = place(ironwood)
+    found = placed.deployment
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.memory_fraction) == (135, 4096, 0.98)
+    assert (found.layout.cache_dtype, found.hardware.id, found.layout.tp) == ("fp8", "tpu7x-core", 2)  # of one chip
+    requests = engine_gets(ironwood).requests()
+    assert len(requests) == 320
+    assert 0.8 * 8192 <= requests.output_tokens.min() < requests.output_tokens.max() <= 8192
+
+
 def test_vllms_own_benchmark_pools_the_gaps_of_all_requests():
     """Steps with prompts are few and long: they raise the mean of every request, and not the median of all gaps."""
     given = {**TRILLIUM, "client": "vllm bench serve", "output_tokens": 200.0, "concurrency": 8}

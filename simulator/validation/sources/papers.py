@@ -26,7 +26,8 @@ CYANKIWI_INT4 = {"Qwen3.6-27B", "GLM-4.5-Air"}  # deplodock's int4 checkpoints b
 UNSORTED = "0.11.0"  # the last vLLM that samples with FlashInfer unasked
 FIRST_V1_IMAGE = "2025-06-20"  # of rocm/vllm-dev
 ROCM_TOKENS = 131_072
-TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipe for Llama 3 on Trillium
+TPU_FRACTION = 0.98  # --gpu-memory-utilization of the recipes for Llama 3 on Trillium and Qwen3-32B on Ironwood
+IRONWOOD_RATIO = 0.8  # --random-range-ratio of the recipe for Qwen3-32B on Ironwood
 # --ubatch-size of DgxSparkBenches, and of StrixHaloToolboxes behind a context of 32,768 or more tokens
 LONG_UBATCH = 2048
 ENDED_TOKENS = 600  # guess: where Splitwise's texts end by themselves (350, 635, 580 and 651 tokens of Llama-2-70b)
@@ -260,6 +261,25 @@ class TpuRecipes(Recipe):
         if "8b" in self.model.id:
             return Limits(128, 1024, TPU_FRACTION)
         return Limits(256, 2048 if self.setup.input_tokens > self.setup.output_tokens else 512, TPU_FRACTION)
+
+
+class IronwoodRecipes(TpuRecipes):
+    """A run of Google's recipe for Qwen3-32B on one chip of Ironwood, all of whose requests are sent at once.
+
+    inference/ironwood/vLLM/Qwen3-32B of github.com/AI-Hypercomputer/tpu-recipes: qwen3_32b-server.yaml, and the
+    commands of InferenceX's benchmark_serving.py in README.md, read 2026-11-28. The server of 1,024 in and out differs
+    in --max-model-len alone.
+    """
+
+    client = "inferencemax"
+    random_range_ratio = IRONWOOD_RATIO
+    mean_of_nominal = (1 + IRONWOOD_RATIO) / 2
+    carries_fp8_cache = True  # --kv-cache-dtype=fp8
+    request_count = 320.0  # --num-prompts, as many as --max-concurrency
+
+    def limits(self, layout: Layout) -> Limits:
+        """Return `--max-num-seqs=135 --max-num-batched-tokens=4096`, and the share of the memory."""
+        return Limits(135, 4096, TPU_FRACTION)
 
 
 class StrixHaloToolboxes(Recipe):
