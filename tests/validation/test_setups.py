@@ -192,7 +192,11 @@ def test_what_aiconfigurator_calls_fp8_is_mxfp4_of_gpt_oss():
 
 @pytest.mark.parametrize(
     ("model", "hardware", "backend"),
-    [("gpt-oss-120b", "B200 SXM", "cutlass"), ("gpt-oss-120b", "H200 SXM", "auto"), ("qwen3-30b-a3b", "B200 SXM", "auto")],
+    [
+        ("gpt-oss-120b", "B200 SXM", "cutlass"),
+        ("gpt-oss-120b", "H200 SXM", "auto"),
+        ("qwen3-30b-a3b", "B200 SXM", "auto"),
+    ],
 )
 def test_tables_of_tensorrt_llm_ask_for_cutlass_where_gpt_oss_runs_on_blackwell(model, hardware, backend):
     given = setup(engine="TensorRT-LLM", engine_version="1.2", client="trtllm-bench", model=model, hardware=hardware)
