@@ -1,18 +1,26 @@
-"""Ops of a step with the kernels that an engine has for some models alone (engines/model_kernels.py)."""
+"""Ops of a step with the kernels that an engine has for some models and formats (engines/model_kernels.py)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from simulator.engines.device_kernels import DeviceKernels
+from simulator.engines.kernel_rules import KernelRules
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import Model
+from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Op
+
+ACTIVATION, OUTPUT = "activation", "output projection"
+QUANTISING = "quantisation of inputs"
 
 
 def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout: Layout) -> tuple[Op, ...]:
-    """Return the ops, norms that are part of all-reduces without a start, routers with all kernels that choose."""
+    """Return the ops, norms that are part of all-reduces without a start, routers with all kernels that choose.
+
+    Kernels that quantise inputs of products stand before these, or are part of what is before (`quantised`).
+    """
     fused = kernels.rules.fuses_norms
     norms = 0 if fused and fused.holds(kernels.hardware, model, layout) else None
     more = next((each.kernels for each in kernels.rules.router_kernels if each.holds(kernels.hardware, model)), 0)
@@ -22,7 +30,52 @@ def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout
             return norms
         return op.launches + more * (op.name == BESIDE_EXPERTS)
 
-    return tuple(replace(op, launches=launches(op)) for op in ops)
+    return quantised((replace(op, launches=launches(op)) for op in ops), kernels.rules, layout, in_sums=norms == 0)
+
+
+def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums: bool) -> tuple[Op, ...]:
+    """Return the ops with what quantises the inputs of dense products (KernelRules.quantised_inputs).
+
+    A kernel of its own reads numbers in the type of activations and writes them in the format's; where the kernel
+    before quantises, it writes the latter. Its host's time is that of the product, in whose call it is launched.
+    `in_sums`: norms are part of all-reduces. Shared experts are left out, whose kernels run beside others.
+    """
+    found: list[Op] = []
+    for op in ops:
+        is_plain = op.rate == "gemm" and op.experts is None and op.at_once != "shared"
+        if rules.quantised_inputs is not None and is_plain and op.format in rules.fuses and op.columns:
+            numbers = op.flops.tokens / (2 * op.columns)  # a rank's share of them, with data-parallel attention
+            wide, narrow = layout.activation_bytes, number_format(op.format).size_bytes
+            if op.format not in _fused(op, found, rules, in_sums=in_sums):
+                moved = Counts(tokens=numbers * (wide + narrow))
+                found.append(
+                    Op(QUANTISING, "elementwise", activation_bytes=moved, repeats=op.repeats, prompt_launches=-1)
+                )
+            elif (at := _written_by(op, found)) is not None:
+                less = found[at].activation_bytes.tokens - numbers * (wide - narrow)
+                found[at] = replace(found[at], activation_bytes=Counts(tokens=less))
+        found.append(op)
+    return tuple(found)
+
+
+def _fused(op: Op, before: list[Op], rules: KernelRules, *, in_sums: bool) -> tuple[str, ...]:
+    """Return the formats that the kernel before a dense product quantises its inputs to."""
+    if (by := rules.quantised_inputs) is None:
+        return ()
+    if op.name == OUTPUT:
+        return by.attention
+    if before and before[-1].name == ACTIVATION:
+        return by.activations
+    return by.sums if in_sums else ()
+
+
+def _written_by(op: Op, before: list[Op]) -> int | None:
+    """Return which elementwise op before a dense product writes its inputs; None: attention does."""
+    if op.name == OUTPUT or not before:
+        return None
+    if before[-1].name == ACTIVATION:
+        return len(before) - 1
+    return next((at for at in range(len(before) - 1, -1, -1) if before[at].name == NORMS), None)
 
 
 def absorbed(ops: Iterable[Op]) -> Iterator[Op]:

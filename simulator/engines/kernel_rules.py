@@ -9,7 +9,7 @@ from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.empty_blocks import EmptyBlocks
 from simulator.engines.heads_alone import ChunkedDecode
-from simulator.engines.model_kernels import FusedNorms, ModelNorms, RouterKernels
+from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
 from simulator.engines.tuned_experts import is_tuned
@@ -328,6 +328,7 @@ class KernelRules(Strict):
     router_kernels: tuple[RouterKernels, ...] = Field(
         (), description="models without a fused kernel to choose or to scale experts; none: all have, or not known"
     )
+    quantised_inputs: QuantisedInputs | None = Field(None, description="who quantises inputs of `fuses`; none: all do")
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent", "delta"], ...] = Field(
         (),

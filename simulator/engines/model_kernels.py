@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from simulator.engines.conditions import OnDevices
+from simulator.engines.conditions import FormatName, OnDevices
 from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.hardware import Hardware
 from simulator.models.architecture import Architecture
@@ -12,6 +12,7 @@ from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.op_builders import PositiveInt
+from simulator.profile import Strict
 
 
 class OfModels(OnDevices):
@@ -33,7 +34,10 @@ class FusedNorms(OfModels):
     """Models whose all-reduce after attention and feed-forward adds the residual and norms, too.
 
     With tensor parallelism, and without data-parallel attention, a layer's norms are no kernels of their own then.
+    `above_hidden`: architectures whose all-reduces do so only where a token has more numbers than this.
     """
+
+    above_hidden: dict[Architecture, PositiveInt] = {}
 
     def holds(self, hardware: Hardware, model: Model, layout: Layout) -> bool:
         """Tell whether a model's norms are part of its all-reduces.
@@ -45,7 +49,19 @@ class FusedNorms(OfModels):
         >>> [fused.holds(device, model, Layout(tp=tp)) for tp in (1, 2)]
         [False, True]
         """
-        return layout.tp > 1 and layout.dp == 1 and self.holds_of(hardware, model)
+        is_wide = model.hidden > self.above_hidden.get(model.architecture or "", 0)
+        return is_wide and layout.tp > 1 and layout.dp == 1 and self.holds_of(hardware, model)
+
+
+class QuantisedInputs(Strict):
+    """Formats of dense products whose inputs the kernel before quantises, by that kernel.
+
+    `sums`: all-reduces that norm (FusedNorms), `activations`, `attention`. Elsewhere a kernel of its own does.
+    """
+
+    sums: tuple[FormatName, ...]
+    activations: tuple[FormatName, ...]
+    attention: tuple[FormatName, ...]
 
 
 class ModelNorms(OfModels):

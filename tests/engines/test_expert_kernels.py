@@ -161,6 +161,39 @@ def test_experts_of_tensorrt_llm_take_their_published_times_on_blackwell(stored)
         assert 1e3 * predicted_s == pytest.approx(ms, rel=0.13), tokens
 
 
+# us of trtllm-gen's experts in MXFP8 on a B300, 32 of DeepSeek's 256 (the same pull request): MXFP4 by MXFP8 multiplies
+# at their rate, and reads half as much
+MXFP8 = {16: 120.4, 32: 172.5, 64: 228.0, 128: 234.7, 256: 250.9, 512: 260.6, 1024: 267.8, 2048: 284.3, 4096: 331.4}
+
+
+@pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "vllm-0.33", "sglang-0.5.15"])
+def test_mxfp4_experts_of_trtllm_gen_multiply_and_read_as_published(engine):
+    """Eight bits in their place: 5 % in the mean where reading binds, no faster than published with many tokens."""
+    layer = MixtureOfExperts(kind="experts", experts=256, chosen=8, intermediate=2048)
+    hardware = load_hardware("b300-sxm")
+    kernels = load_engine(engine).kernels_on(hardware)
+    own = next(each for each in kernels.rules.expert_kernels if each.holds(hardware, "mxfp4"))
+    in_eight = own.model_copy(update={"formats": ("fp8",), "inputs": None})
+    rates = Rates(kernels.with_rules(expert_kernels=(in_eight,)))
+    routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype="fp8")) if op.experts]
+    ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
+    found = {n: 1e6 * sum(float(rates.cost(op, Counts(1.0, float(n))).seconds) for op in ops) for n in MXFP8}
+    errors = {n: np.log(found[n] / us) for n, us in MXFP8.items()}
+    assert np.abs([errors[n] for n in MXFP8 if n <= 512]).mean() < 0.06
+    assert 0.0 < errors[1024] < errors[4096] < 0.3
+
+
+def test_gpt_oss_multiplies_slower_in_cutlass_than_in_trtllm_gen():
+    """TensorRT-LLM's own tables ask for CUTLASS (`moe_backend`), of whose mxfp4 no time is known."""
+    hardware = load_hardware("b200-sxm")
+    layer = MixtureOfExperts(kind="experts", experts=128, chosen=4, intermediate=2880)
+    op = next(each for each in layer.ops(2880, Layout(weight_dtype="mxfp4")) if each.experts)
+    own = load_engine("tensorrt-llm-1.2")
+    engines = own, own.model_copy(update={"moe_backend": "cutlass"})
+    shares = [each.kernels_on(hardware).compute_share("fp8", op) for each in engines]
+    assert shares[1] / shares[0] == pytest.approx(0.46)
+
+
 # us of TensorRT-LLM's CUTLASS experts (FlashInfer's cutlass_fused_moe) in nvfp4 on a B300 by tokens, 32 of DeepSeek's
 # 256, with what routes, quantises and sums: sgl-project/sglang pull request 40105 (2026-09)
 CUTLASS_NVFP4 = {

@@ -7,11 +7,13 @@ import pytest
 from simulator.deployment.captured_graphs import QWEN_3
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
+from simulator.deployment.model_ops import QUANTISING
 from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.models.blocks import NORMS
 from simulator.models.hf_importer import model_from_config
 from simulator.models.layers import BESIDE_EXPERTS
+from simulator.models.layout import Layout
 from simulator.models.model import KIND, load_model
 from simulator.profile import find
 from simulator.profile_files import write_yaml
@@ -98,3 +100,31 @@ def test_a_pattern_of_names_is_no_architecture(tmp_path: Path):
     path.write_text(text.replace("architecture: Qwen3MoeForCausalLM", 'architecture: "qwen3-*"'))
     with pytest.raises(ProfileError, match=r"'qwen3-\*': it is no name of a class"):
         load_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "layout", "apart"),
+    [
+        ("llama-3.3-70b", "h200-sxm", Layout(tp=1, weight_dtype="fp8"), 2),
+        ("llama-3.3-70b", "h200-sxm", Layout(tp=2, weight_dtype="fp8"), 0),
+        ("llama-3.3-70b", "b200-sxm", Layout(tp=2, weight_dtype="nvfp4"), 1),
+        ("llama-3.3-70b", "b200-sxm", Layout(tp=1, weight_dtype="nvfp4"), 3),
+        ("llama-3.1-8b", "h200-sxm", Layout(tp=2, weight_dtype="fp8"), 2),
+        ("llama-3.3-70b", "h200-sxm", Layout(tp=1), 0),
+    ],
+)
+def test_tensorrt_llm_quantises_in_kernels_of_its_own_what_no_other_kernel_does(model, device, layout, apart):
+    """Norms quantise in all-reduces of more than 4,096 numbers alone, SwiGLU in fp8 alone; attention always does."""
+    found = deploy(model, device, "tensorrt-llm-1.2", layout).step_model().ops
+    assert [op.name for op in found].count(QUANTISING) == apart
+
+
+def test_what_quantises_writes_the_narrow_numbers():
+    """Of 70B over two devices: three numbers of SwiGLU, 14,336 each, the last in 8 bits; two norms of 8,192."""
+    two, one = Layout(tp=2, weight_dtype="fp8"), Layout(weight_dtype="nvfp4")
+    ops = {op.name: op for op in deploy("llama-3.3-70b", "h200-sxm", "tensorrt-llm-1.2", two).step_model().ops}
+    assert ops["activation"].activation_bytes.tokens == 14336 * (2 + 2 + 1)
+    assert ops[NORMS].activation_bytes.tokens == 2 * 8192 * (2 + 2 + 2 + 1)
+    ops_of_one = deploy("llama-3.3-70b", "b200-sxm", "tensorrt-llm-1.2", one).step_model().ops
+    apart = [op.activation_bytes.tokens for op in ops_of_one if op.name == QUANTISING]
+    assert apart == [width * 2.5625 for width in (8192, 8192, 28672)]

@@ -129,5 +129,5 @@ def test_experts_of_gpt_oss_are_padded_on_instinct(device: str, columns: int):
     hardware, layer = load_hardware(device), MixtureOfExperts(kind="experts", experts=128, chosen=4, intermediate=2880)
     op = next(op for op in layer.ops(2880, Layout(weight_dtype="mxfp4")) if op.columns and op.experts)
     for engine in ("vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33"):
-        padded = load_engine(engine).kernels_on(hardware).padded(op, hardware)
+        padded = load_engine(engine).kernels_on(hardware).padded(op)
         assert padded.expert_bytes / op.expert_bytes == pytest.approx((columns / 2880) ** 2)

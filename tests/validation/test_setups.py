@@ -182,6 +182,27 @@ def test_aiconfigurators_sweeps_leave_a_fifth_of_the_memory(engine, version, pro
     assert found.memory_fraction == pytest.approx(share)
 
 
+def test_what_aiconfigurator_calls_fp8_is_mxfp4_of_gpt_oss():
+    """openai/gpt-oss-120b in the names of its files; of other models it is the publisher's checkpoint."""
+    given = {"engine": "TensorRT-LLM", "engine_version": "1.2", "client": "aiconfigurator", "hardware": "H100 SXM 80GB"}
+    models = ("gpt-oss-120b", "qwen3-32b")
+    found = [place(setup(**given, model=model, weight_dtype="fp8", tp=4)).deployment.layout for model in models]
+    assert [each.weight_dtype for each in found] == ["mxfp4", "fp8-block"]
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "backend"),
+    [
+        ("gpt-oss-120b", "B200 SXM", "cutlass"),
+        ("gpt-oss-120b", "H200 SXM", "auto"),
+        ("qwen3-30b-a3b", "B200 SXM", "auto"),
+    ],
+)
+def test_tables_of_tensorrt_llm_ask_for_cutlass_where_gpt_oss_runs_on_blackwell(model, hardware, backend):
+    given = setup(engine="TensorRT-LLM", engine_version="1.2", client="trtllm-bench", model=model, hardware=hardware)
+    assert place(given).deployment.engine.moe_backend == backend
+
+
 @pytest.mark.parametrize(("prompt", "drift"), [(1024.0, 8), (4000.0, 0)])
 def test_waves_stay_together_where_dynamo_is_in_front(prompt, drift):
     assert place(setup(client="aiconfigurator", input_tokens=prompt)).deployment.engine.drift_tokens == drift

@@ -50,6 +50,11 @@ class Aiconfigurator(Recipe):
         return found | mixed | drift | dynamo
 
     @property
+    def fp8_dtype(self) -> str:
+        """What a row calls fp8: of gpt-oss the checkpoint's mxfp4, openai/gpt-oss-120b in the names of its files."""
+        return self.model.weight_dtype if self.model.weight_dtype == "mxfp4" else super().fp8_dtype
+
+    @property
     def carries_fp8_cache(self) -> bool | None:
         """Whether its deployments ask for an fp8 KV cache: a guess, by the seconds of their steps.
 

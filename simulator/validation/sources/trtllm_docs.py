@@ -71,9 +71,15 @@ class TrtllmBench(TrtllmOffline):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Graphs of the listed sizes, filled up, of the PyTorch engine; the C++ engine had none."""
-        is_cpp = self.setup.engine_version.startswith("0.")
-        return {} if is_cpp else {"graph_batch_sizes": BENCH_GRAPHS, "graph_padding": True}
+        """Graphs of the listed sizes, filled up, of the PyTorch engine; the C++ engine had none.
+
+        gpt-oss on Blackwell runs in CUTLASS (moe_config of perf-overview.md v1.2), all else in what the engine chooses.
+        """
+        if self.setup.engine_version.startswith("0."):
+            return {}
+        is_asked = self.model.weight_dtype == "mxfp4" and self.hardware.family == "blackwell"
+        asked: dict[str, object] = {"moe_backend": "cutlass"} if is_asked else {}
+        return {"graph_batch_sizes": BENCH_GRAPHS, "graph_padding": True, **asked}
 
     @property
     def fp8_dtype(self) -> str:
