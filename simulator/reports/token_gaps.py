@@ -57,6 +57,6 @@ def _made_s(run: Run, first_token_s: Floats) -> Floats:
 
     A front end shows them later (docs/serving-rules.md, E), when the step after may be under way.
     """
-    ends_s = run.steps.start_s + run.steps.seconds
+    ends_s: Floats = run.steps.start_s + run.steps.seconds
     made = np.searchsorted(ends_s, first_token_s + ROUNDING_S, "right") - 1
-    return ends_s[np.maximum(made, 0)]
+    return np.take(ends_s, np.maximum(made, 0))
