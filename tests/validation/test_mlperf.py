@@ -269,7 +269,7 @@ def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():
 def test_each_replica_of_a_server_is_sent_its_share_of_the_batches():
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     given = replace(given, rate_per_s=80.0)
-    assert users(given).arrivals == Released(10.0, period_s=2.4)
+    assert users(given).arrivals == Released(10.0, period_s=2.5, dealt_over=8)
     assert question(given).users.request_rate == "80.0"  # of all eight
 
 
