@@ -25,7 +25,7 @@ from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
 from simulator.simulation.sent import sent
-from simulator.workloads.arrivals import OpenLoop, RecordedArrivals
+from simulator.workloads.arrivals import OpenLoop, RecordedArrivals, Released
 from simulator.workloads.workload import Requests, Workload
 
 ENOUGH_REQUESTS, MOST_DRAWS = 1_000, 5  # a load of fewer requests is drawn up to 5 times: one small draw is noisy
@@ -295,11 +295,13 @@ class Scenario:
         return replace(report, replicas=self.shares)
 
     def _early_s(self, run: Run | FleetRun) -> Floats:
-        """Return the seconds by which requests came before they were drawn: within the step under way then.
+        """Return the seconds by which requests came before they were drawn: within the step under way, or a batcher.
 
         No step sees them sooner, for it has begun; so only their latencies grow, by what a breakdown has beside steps.
         """
         arrivals, at_s = self.workload.arrivals, run.requests.arrival_s
+        if isinstance(arrivals, Released) and not run.requests.concurrency:
+            return arrivals.waited_s(at_s)
         if run.requests.concurrency or not isinstance(arrivals, OpenLoop) or arrivals.balanced_over == 1:
             return np.zeros(len(at_s))
         order = np.argsort(run.steps.start_s, kind="stable")

@@ -164,7 +164,9 @@ class WorkloadQuestion:
     def _arrivals(self, rate_per_s: float, burstiness: float, replicas: int) -> Arrivals:
         if self.balanced:  # of Poisson arrivals, which replicas take nearly in turn
             return OpenLoop(rate_per_s, float(replicas), replicas)
-        return Released(rate_per_s, self.release_period) if self.release_period else OpenLoop(rate_per_s, burstiness)
+        if self.release_period:  # the batcher deals what it holds to one replica after the other
+            return Released(rate_per_s, self.release_period * replicas, replicas)
+        return OpenLoop(rate_per_s, burstiness)
 
     @property
     def _repeated(self) -> RepeatedPrompts | None:

@@ -43,10 +43,20 @@ def _gaps_of_steps(run: Run, since_s: float) -> tuple[Floats, Floats]:
         return seconds[kept], decodes[kept].astype(np.float64)
     ends_s = start_s + seconds
     gaps = np.diff(ends_s, prepend=start_s[0])
-    first_s = run.first_token_s[run.requests.output_tokens > 1]
+    first_s = _made_s(run, run.first_token_s[run.requests.output_tokens > 1])
     joined = np.searchsorted(start_s, first_s - ROUNDING_S)  # the decode step after each first token
     first_s, joined = first_s[joined < len(start_s)], joined[joined < len(start_s)]
     stayed = np.maximum(decodes - np.bincount(joined, minlength=len(start_s)), 0).astype(np.float64)
     kept, new = start_s >= since_s, start_s[joined] >= since_s
     gaps = np.concatenate([gaps[kept], (ends_s[joined] - first_s)[new]])
     return gaps, np.concatenate([stayed[kept], np.ones(int(new.sum()))])
+
+
+def _made_s(run: Run, first_token_s: Floats) -> Floats:
+    """Return when the engine had made first tokens that clients saw: the end of the last step until then. Same shape.
+
+    A front end shows them later (docs/serving-rules.md, E), when the step after may be under way.
+    """
+    ends_s: Floats = run.steps.start_s + run.steps.seconds
+    made = np.searchsorted(ends_s, first_token_s + ROUNDING_S, "right") - 1
+    return np.take(ends_s, np.maximum(made, 0))

@@ -213,7 +213,7 @@ def _arrivals(placed: Placed, mean_output: float) -> dict[str, Any]:
 
 def _gaps(arrivals: Arrivals) -> dict[str, Any]:
     if isinstance(arrivals, Released):
-        return {"release_period": arrivals.period_s}
+        return {"release_period": arrivals.held_s}
     if isinstance(arrivals, OpenLoop) and arrivals.balanced_over > 1:
         return {"balanced": True}
     if isinstance(arrivals, OpenLoop) and arrivals.burstiness != 1:

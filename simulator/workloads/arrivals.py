@@ -112,8 +112,9 @@ class OpenLoop:
 class Released:
     """Poisson arrivals that a batcher in front of the engine holds and releases together at the end of each period.
 
-    t = ceil(t_Poisson / period_s) x period_s; the first request is released at 0. Raises WorkloadError for a rate or
-    period that is 0, negative, infinite or NaN.
+    t = ceil(t_Poisson / period_s) x period_s; the first request is released at 0. Where the batcher deals what it holds
+    to `dealt_over` replicas in turn, these are the arrivals at one of them, whose period is as many times the
+    batcher's. Raises WorkloadError for a rate or period that is 0, negative, infinite or NaN.
 
     >>> Released(4.0, period_s=1.0).times_s(4, np.random.default_rng(0))
     array([0., 1., 1., 1.])
@@ -121,6 +122,7 @@ class Released:
 
     rate_per_s: float
     period_s: float
+    dealt_over: int = 1
     concurrency: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -134,6 +136,23 @@ class Released:
         """Return `count` times of release in seconds, shape (count,), float64."""
         arrived: Floats = OpenLoop(self.rate_per_s).times_s(count, rng)
         return np.ceil(arrived / self.period_s) * self.period_s
+
+    @property
+    def held_s(self) -> float:
+        """Seconds within which the batcher gathers what it releases together."""
+        return self.period_s / self.dealt_over
+
+    def waited_s(self, released_s: Floats) -> Floats:
+        """Return the seconds that the batcher held requests by their times of release, in order, float64, same shape.
+
+        Poisson arrivals are uniform over a period whose number is known: evenly spread here.
+
+        >>> Released(4.0, period_s=8.0, dealt_over=4).waited_s(np.array([0.0, 8.0, 8.0]))
+        array([1. , 1.5, 0.5])
+        """
+        _, batch, sizes = np.unique(released_s, return_inverse=True, return_counts=True)
+        before = np.arange(len(batch)) - (np.cumsum(sizes) - sizes)[batch]
+        return self.held_s * (1.0 - (before + 0.5) / sizes[batch])
 
     def at_rate(self, rate_per_s: float) -> Self:
         """Return the same process at another mean rate in requests/s; the period stays."""

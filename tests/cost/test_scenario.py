@@ -24,7 +24,7 @@ from simulator.reports.slo import Slo
 from simulator.reports.vllm_result import vllm_result
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
-from simulator.workloads.arrivals import ClosedLoop, OpenLoop
+from simulator.workloads.arrivals import ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 from simulator.workloads.traces import Trace
 from simulator.workloads.workload import Workload
@@ -259,6 +259,17 @@ def test_a_rate_within_an_slo_is_that_of_all_replicas():
     four = replace(four, replicas=4, router=Router("least-outstanding"))
     ratio = within_slo(four).requests_per_s / within_slo(one).requests_per_s
     assert 4 <= ratio < 8
+
+
+def test_a_batcher_s_wait_is_part_of_the_latencies_and_of_no_step():
+    workload = Workload(Released(2.0, period_s=4.0, dealt_over=2), EQUAL, 400)
+    scenario = replace(OPEN, workload=workload, slo=Slo())
+    found = scenario.report(workload)
+    sent = simulate_replica(pool_of(LLAMA, scenario.table, workload.requests(), 1), workload.requests())
+    assert np.array_equal(found.run.first_token_s, sent.first_token_s)
+    held = found.latencies_s["ttft"] - (sent.first_token_s - sent.requests.arrival_s)
+    assert np.mean(held) == pytest.approx(1.0 + float(LLAMA.request_s(500)), rel=1e-3)  # and other tokens of its step
+    assert np.ptp(held) < 2.0
 
 
 @pytest.mark.parametrize("replicas", [2, 4, 8])

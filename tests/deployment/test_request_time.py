@@ -47,6 +47,12 @@ def test_what_a_client_receives_at_once_is_streamed_at_once():
     assert (one.stream_s, tenth.stream_s) == pytest.approx((56.9e-6, 5.69e-6))
 
 
+def test_triton_takes_a_request_of_the_cpp_engine_in_by_http_and_two_python_models():
+    """1.15 ms of HTTP, 202 tokens of 2.7 us, 2.3 ms of preprocessing and postprocessing, 255 us to decode a token."""
+    found = estimate(deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm-0.14"), Batch(1, 202, 1))
+    assert sum(seconds_of(found).values()) == pytest.approx(1.15e-3 + 202 * 2.7e-6 + 2.3e-3 + 255e-6)
+
+
 def test_at_the_speed_of_light_nothing_is_outside_the_steps():
     found = estimate(deployment().at_light, Batch(4, 128, 2))
     assert found.request.ops == ()

@@ -54,7 +54,7 @@ def test_a_list_of_rates_is_a_workload_each():
         ({"max_concurrency": "12"}, ClosedLoop(3), ROUNDS * 3),
         ({"max_concurrency": "8", "num_prompts": 200}, ClosedLoop(2), 50),
         ({"request_rate": "8", "num_prompts": 200}, OpenLoop(2.0), 50),
-        ({"request_rate": "8", "release_period": 2.4, "num_prompts": 200}, Released(2.0, 2.4), 50),
+        ({"request_rate": "8", "release_period": 2.4, "num_prompts": 200}, Released(2.0, 9.6, 4), 50),
         ({"request_rate": "8", "balanced": True, "num_prompts": 200}, OpenLoop(2.0, 4.0, balanced_over=4), 50),
         ({"request_rate": "inf", "num_prompts": 200}, ClosedLoop(50), 50),
         ({"request_rate": "8"}, OpenLoop(2.0), AT_A_RATE),  # an open loop goes on: as long for each

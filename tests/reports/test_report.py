@@ -67,6 +67,9 @@ def test_the_gap_of_an_answer_of_two_tokens_begins_with_its_first():
     report = summarize(run([0.0, 5.0], [100, 100], [2, 2]), steady=False)
     itl = report.metrics["itl"]
     assert (itl["mean"], itl["p99"]) == pytest.approx((0.010, 0.010))
+    shown_later = summarize(run([0.0, 5.0], [100, 100], [2, 2], stream_s=0.002), steady=False)
+    assert shown_later.metrics["ttft"]["mean"] == pytest.approx(0.112)
+    assert shown_later.metrics["itl"]["p99"] == pytest.approx(0.010)
 
 
 def test_itl_counts_the_gap_of_a_preemption():

@@ -300,3 +300,4 @@ def test_tensorrt_llm_online_serving_is_vllms_nightly_benchmark(prompt: float, o
     lengths = asked.question.users.input_len, asked.question.users.output_len
     assert lengths == words if words else all(each.startswith("lognormal") for each in lengths)
     assert asked.key_of("itl_ms", "mean") == ("mean_itl_ms", 1.0)  # pooled
+    assert asked.deployment.stream_s == pytest.approx(51e-6)  # 255 us in each of five instances of postprocessing

@@ -30,6 +30,19 @@ def test_prompts_wait_for_those_of_other_ranks_and_for_steps_that_are_decided():
     assert place(amd).deployment.engine.num_scheduler_steps == 9
 
 
+def test_trtllm_serve_captures_the_batch_sizes_of_the_harness():
+    deepseek = setup(**{**SERVER, **B200}, model="DeepSeek-R1")
+    found = place(deepseek).deployment.engine
+    assert found.graph_capture.graph_batch_sizes == (128, 256, 384, 512)
+    assert found.graph_capture.graph_padding
+    assert not found.chunked_prefill
+    rack = place(replace(deepseek, hardware="GB200 NVL72", devices=72)).deployment.engine
+    assert rack.graph_capture.graph_batch_sizes[:3] == (1, 2, 4)
+    eight = place(replace(deepseek, model="Llama-3.1-8B")).deployment.engine
+    assert eight.graph_capture.graph_batch_sizes == tuple(1 << each for each in range(13))
+    assert eight.chunked_prefill
+
+
 @pytest.mark.parametrize(
     ("model", "tp", "replicas", "limits_"),
     [("Llama-2-70b", 2, 4, (160, 320, 0.99)), ("Llama-3.1-8B", 1, 8, (448, 576, 0.9))],
@@ -256,7 +269,7 @@ def test_a_front_end_shows_no_more_than_it_can_and_only_what_is_streamed():
 def test_each_replica_of_a_server_is_sent_its_share_of_the_batches():
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     given = replace(given, rate_per_s=80.0)
-    assert users(given).arrivals == Released(10.0, period_s=2.4)
+    assert users(given).arrivals == Released(10.0, period_s=2.5, dealt_over=8)
     assert question(given).users.request_rate == "80.0"  # of all eight
 
 

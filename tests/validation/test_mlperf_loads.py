@@ -102,13 +102,14 @@ def test_requests_are_dealt_to_the_replicas():
 
 
 def test_requests_of_the_first_amd_round_come_in_batches():
-    """One batcher sends all of 0.3 s to one of eight devices: a batch every 2.4 s, of the Poisson number."""
+    """One batcher sends what came in 0.3 s, and one more, to one of eight devices: a batch every 2.5 s."""
     given = setup(**{**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614"}, model="Llama-2-70b")
     given = replace(given, rate_per_s=80.0)
     sent = users(given).arrivals
-    assert isinstance(sent, Released) and (sent.rate_per_s, sent.period_s) == pytest.approx((10.0, 2.4))
+    assert isinstance(sent, Released) and (sent.rate_per_s, sent.period_s) == pytest.approx((10.0, 2.5))
     times = sent.times_s(20_000, np.random.default_rng(0))
     _, sizes = np.unique(times, return_counts=True)
-    assert np.mean(sizes) == pytest.approx(24, rel=0.03)
-    assert np.var(sizes) == pytest.approx(24, rel=0.15)
-    assert np.allclose(times / 2.4, np.round(times / 2.4))
+    assert np.mean(sizes) == pytest.approx(25, rel=0.03)
+    assert np.var(sizes) == pytest.approx(25, rel=0.15)
+    assert np.allclose(times / 2.5, np.round(times / 2.5))
+    assert np.mean(sent.waited_s(times)) == pytest.approx(0.5 * 2.5 / 8)

@@ -240,11 +240,11 @@ class Mlperf(Recipe):
 
         A request goes to the replica with the fewest in flight: traffic_distribution_policy "load_balancing" of
         NVIDIA's harness (code/llmlib/config.py, harness_llm/main_llm.cc of v5.1); read 2026-11-22. AMD's of v4.1 deals
-        whole batches in turn (VllmFp8/sync_sut.py): all that arrives within BATCHER_S; half of that is a part of
-        request_s.
+        whole batches in turn: all that came when BATCHER_S have passed since the last and one more has come
+        (batch_samples_loop of VllmFp8/sync_sut.py, closed/Dell, read 2026-11-28).
         """
         if is_amd_v4(self.setup):
-            return Released(rate_per_s, BATCHER_S * replicas)
+            return Released(rate_per_s, BATCHER_S * replicas + 1 / rate_per_s, replicas)
         return OpenLoop(rate_per_s, float(replicas), replicas if self.setup.engine.startswith("TensorRT") else 1)
 
     @property

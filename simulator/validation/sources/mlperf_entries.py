@@ -34,23 +34,38 @@ class Entry(NamedTuple):
     chunked_prefill: bool = True
     cache_dtype: str = ""  # of the KV cache, where it is not the row's or the checkpoint's
     prompt_interval: int = 0  # steps for which ranks of data-parallel attention wait for each other's prompts
+    graph_batch_sizes: str = ""  # sequences of a rank whose decodes one CUDA graph launches; "": of any batch
+    graph_padding: bool = False  # dummy requests fill a batch up to the next of them
 
 
 # engine settings of an Entry
-RULES = ("least_free_share", "least_waiting", "chunked_prefill", "prompt_interval", "num_scheduler_steps")
+RULES = (
+    *("least_free_share", "least_waiting", "chunked_prefill", "prompt_interval", "num_scheduler_steps"),
+    *("graph_batch_sizes", "graph_padding"),
+)
 # Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
 # come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
 # and a prompt after some 20 steps, and adp_balancing_batching_wait_iters of 10 follow
 BALANCED_STEPS, GATHERED_STEPS = 9, 30
 PYTORCH = ("tensorrt-pytorch", "1")  # TensorRT-LLM's PyTorch engine with CUDA graphs, not its C++ engine without
+# cuda_graph_batch_sizes of DeepSeek-R1, of B200 and HPE's H200 and of racks of GB200; cuda_graph_padding_enabled is set
+# beside them and with Llama-3.1-8B, which has those of code/llmlib/config.py: powers of two up to max_batch_size
+# (bit_length). All of closed/{NVIDIA,HPE}/configs of the copies of v5.1, read 2026-11-28
+DEEPSEEK_GRAPHS, RACK_GRAPHS = "128+256+384+512", "1+2+4+8+16+32+64+128+256+384+512"
 
 
-def _dp(seqs: int, tokens: int, interval: int) -> Entry:
-    return Entry(8, 1, seqs, tokens, PYTORCH, attention_dp=True, prompt_interval=interval)
+def _dp(seqs: int, tokens: int, interval: int, graphs: str = DEEPSEEK_GRAPHS, memory: float | None = None) -> Entry:
+    graphed = Entry(8, 1, seqs, tokens, PYTORCH, True, memory, prompt_interval=interval, graph_batch_sizes=graphs)
+    return graphed._replace(graph_padding=True, chunked_prefill=False)  # enable_chunked_context False
+
+
+def _served(seqs: int, memory: float | None = None) -> Entry:
+    sizes = "+".join(str(1 << each) for each in range(seqs.bit_length()))
+    return Entry(1, 1, seqs, 12_000, PYTORCH, memory_fraction=memory, graph_batch_sizes=sizes, graph_padding=True)
 
 
 HOPPER, BLACKWELL, RTX = ("hopper",), ("blackwell",), ("blackwell-rtx", "ada")
-H100, H100_NVL = ("h100-sxm",), ("h100-nvl",)
+H100, H100_NVL, GB200 = ("h100-sxm",), ("h100-nvl",), ("gb200",)
 ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, families or devices, scenarios' first letters
     ("llama-2-70b", BLACKWELL, "I", Entry(1, 1, 768, 768)),
     ("llama-2-70b", BLACKWELL, "", Entry(1, 1, 2048, 3584)),
@@ -61,7 +76,7 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("llama-2-70b", H100_NVL, "O", Entry(2, 1, 1300, 2048)),
     ("llama-2-70b", H100_NVL, "", Entry(2, 1, 640, 2048)),
     ("llama-2-70b", HOPPER, "", Entry(0, 1, 2048, 1536, memory_fraction=0.9)),
-    ("llama-3.1-8b", BLACKWELL, "", Entry(1, 1, 6000, 12_000, PYTORCH)),
+    ("llama-3.1-8b", BLACKWELL, "", _served(6000)),
     ("llama-3.1-8b", RTX, "I", Entry(1, 1, 2048, 1536, memory_fraction=0.98)),
     ("llama-3.1-8b", RTX, "", Entry(1, 1, 2048, 8192, memory_fraction=0.95)),
     ("llama-3.1-8b", HOPPER, "", Entry(1, 1, 2048, 1536, memory_fraction=0.9)),
@@ -80,14 +95,16 @@ ENTRIES: tuple[tuple[str, tuple[str, ...], str, Entry], ...] = (  # model, famil
     ("mixtral-8x7b", H100, "", Entry(1, 1, 896, 8192)),
     ("mixtral-8x7b", HOPPER, "O", Entry(1, 1, 3072, 9216, memory_fraction=0.9)),
     ("mixtral-8x7b", HOPPER, "", Entry(1, 1, 3072, 8192, memory_fraction=0.9)),
+    ("deepseek-r1", GB200, "O", _dp(512, 4608, GATHERED_STEPS, RACK_GRAPHS)),
+    ("deepseek-r1", GB200, "", _dp(512, 3456, BALANCED_STEPS, RACK_GRAPHS)),
     ("deepseek-r1", BLACKWELL, "O", _dp(512, 4608, GATHERED_STEPS)),
     ("deepseek-r1", BLACKWELL, "", _dp(512, 3456, BALANCED_STEPS)),
-    ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS)),
+    ("deepseek-r1", HOPPER, "", _dp(216, 4608, GATHERED_STEPS, memory=0.6)),
 )
 # where a submitter's entry is not as the others'. HPE's 8B is served by trtllm-serve (workers_per_core), the others' by
 # the C++ engine: a guess from their flags, which are for its builder (gemm_swiglu_plugin) and ask for no such workers
 SUBMITTED: tuple[tuple[str, tuple[str, tuple[str, ...], str, Entry]], ...] = (
-    ("HPE", ("llama-3.1-8b", ("h200-sxm",), "", Entry(1, 1, 2048, 12_000, PYTORCH, memory_fraction=0.99))),
+    ("HPE", ("llama-3.1-8b", ("h200-sxm",), "", _served(2048, 0.99))),
     ("HPE", ("mixtral-8x7b", ("h200-sxm",), "O", Entry(1, 1, 3072, 9216, memory_fraction=0.97))),
     ("HPE", ("mixtral-8x7b", ("h200-sxm",), "", Entry(1, 1, 3072, 8192, memory_fraction=0.97))),
 )

@@ -205,6 +205,15 @@ class TrtllmOnline(Recipe):
     pools_gaps = True
 
     @property
+    def rules(self) -> dict[str, object]:
+        """Five instances of Triton's preprocessing and postprocessing.
+
+        preprocessing_instance_count and postprocessing_instance_count of launch-server.sh in
+        .buildkite/nightly-benchmarks/scripts (read 2026-11-28).
+        """
+        return {"api_server_count": 5}
+
+    @property
     def has_data_set(self) -> bool:
         """Whether lengths are those of ShareGPT; the other prompts are lines of sonnets up to one length."""
         return round(self.setup.input_tokens) != SONNET_TOKENS
