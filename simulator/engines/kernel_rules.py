@@ -12,6 +12,7 @@ from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
+from simulator.engines.strided_cache import StridedCache
 from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import PeakName
@@ -252,6 +253,7 @@ class KernelRules(Strict):
         " head; all others do in vector units (fitted: `vector_attention`); none: all do in matrix units, or it is not"
         " known",
     )
+    strided_cache: StridedCache | None = None  # fitted: `reread`
     scan_flops_per_byte: Positive | None = Field(
         None,
         description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"

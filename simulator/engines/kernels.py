@@ -175,7 +175,7 @@ class Kernels(OnDevices):
         rule = self.rules.clocked_gemms
         if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op, hardware):
             return math.inf
-        return rule.flops_per_s(hardware)
+        return rule.flops_per_s(hardware, op.format.partition("@")[0])
 
     def apart_s(self, op: Op, tokens: Array, hardware: Hardware, peak: PeakName) -> Array:
         """Return the seconds in which experts start one after the other (KernelRules.experts_apart_from_tokens).
@@ -269,6 +269,11 @@ class Kernels(OnDevices):
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         narrow = op.shared_by > 1 and of_pair <= 4 * widest * op.heads  # two products of as many numbers
         return None if narrow else float(share) * fp32
+
+    def reread_flops_per_s(self, op: Op, hardware: Hardware) -> float:
+        """Return the FLOP/s of attention of prompts at which caches serve its K and V (KernelRules.strided_cache)."""
+        strided = self.rules.strided_cache
+        return float(self.fitted.reread) * strided.flops_per_s(op, hardware) if strided else math.inf
 
     def launches(self, op: Op, hardware: Hardware) -> int:
         """Return how many kernels of an op follow one another on a device."""
