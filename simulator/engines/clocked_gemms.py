@@ -2,9 +2,16 @@
 
 import math
 
+from simulator.engines.conditions import OfFormats
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Positive, Strict
+
+
+class FormatClock(OfFormats):
+    """Formats that a device multiplies by other instructions: FLOPs a clock of a multiprocessor."""
+
+    flops_per_clock: Positive
 
 
 class ClockedGemms(Strict):
@@ -17,9 +24,12 @@ class ClockedGemms(Strict):
 
     flops_per_clock: Positive | None = None
     int8_fraction: Positive | None = None
+    own: tuple[FormatClock, ...] = ()  # in place of both
 
-    def flops_per_s(self, hardware: Hardware) -> float:
+    def flops_per_s(self, hardware: Hardware, stored: str = "") -> float:
         """Return the FLOP/s of all multiprocessors at their highest clock; infinity where no such bound is known.
+
+        `stored`: the number format of the weights.
 
         82 multiprocessors of an RTX 3090 at 1.7 GHz:
 
@@ -30,6 +40,8 @@ class ClockedGemms(Strict):
         >>> f"{rule.flops_per_s(load_hardware('rtx-3090')) / 1e12:.0f} TFLOP/s"
         '74 TFLOP/s'
         """
+        if own := next((each for each in self.own if each.holds(hardware, stored)), None):
+            return float(own.flops_per_clock) * clocks_per_s(hardware)
         by_clock = float(self.flops_per_clock) * clocks_per_s(hardware) if self.flops_per_clock else math.inf
         integers = hardware.peak_flops_per_s.get("int8") if self.int8_fraction else None
         return min(by_clock, float(self.int8_fraction or 0.0) * integers if integers else math.inf)

@@ -142,7 +142,7 @@ class DeviceKernels:
         rule = self.rules.clocked_gemms
         if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op):
             return math.inf
-        return rule.flops_per_s(self.hardware)
+        return rule.flops_per_s(self.hardware, op.format.partition("@")[0])
 
     def apart_s(self, op: Op, tokens: Array, peak: PeakName) -> Array:
         """Return the seconds in which experts start one after the other (KernelRules.experts_apart_from_tokens).
@@ -236,6 +236,11 @@ class DeviceKernels:
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         narrow = op.shared_by > 1 and of_pair <= 4 * widest * op.heads  # two products of as many numbers
         return None if narrow else float(share) * fp32
+
+    def reread_flops_per_s(self, op: Op) -> float:
+        """Return the FLOP/s of attention of prompts at which caches serve its K and V (KernelRules.strided_cache)."""
+        strided = self.rules.strided_cache
+        return float(self.fitted.reread) * strided.flops_per_s(op, self.hardware) if strided else math.inf
 
     def launches(self, op: Op) -> int:
         """Return how many kernels of an op follow one another on a device."""

@@ -51,6 +51,9 @@ class FittedMultipliers(Strict):
     vector_attention: Positive | None = Field(
         None, description="share of the fp32 peak at which prompts attend in vector units (KernelRules.matrix_heads)"
     )
+    reread: Positive = Field(
+        UNITY, description="bandwidth of the memory at which its caches serve K and V (KernelRules.strided_cache)"
+    )
     half_length: Number = Field(UNITY, description="prompt tokens at which prefill attention reaches half of its rate")
     per_head: Positive | None = Field(
         None,

@@ -12,6 +12,7 @@ from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
 from simulator.engines.split_decode import SplitDecode
+from simulator.engines.strided_cache import StridedCache
 from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import PeakName
@@ -233,8 +234,7 @@ class KernelRules(Strict):
         False,
         description="routed experts take copies of their inputs, one for each expert that takes them, in the order of"
         " the experts (TensorRT-LLM, cutlass_kernels/moe_gemm/moe_kernels.cu: expandInputRowsKernel); inputs scaled in"
-        " blocks are quantised behind it, others before (fp8_blockscale_gemm_kernel.cuh, fused_moe_cutlass.py; read"
-        " 2026-11-22)",
+        " blocks are quantised behind it, others before (fp8_blockscale_gemm_kernel.cuh, fused_moe_cutlass.py)",
     )
     expert_padding: tuple[ExpertPadding, ...] = Field((), description="what fills up columns of routed experts")
     expert_kernels: tuple[ExpertKernels, ...] = Field(
@@ -249,9 +249,9 @@ class KernelRules(Strict):
     matrix_heads: Positive | None = Field(
         None,
         description="numbers of a head at most for which prompts attend in matrix units, if query heads share a KV"
-        " head; all others do in vector units (fitted: `vector_attention`); none: all do in matrix units, or it is not"
-        " known",
+        " head; all others do in vector units (fitted: `vector_attention`); none: all do, or it is not known",
     )
+    strided_cache: StridedCache | None = None  # fitted: `reread`
     scan_flops_per_byte: Positive | None = Field(
         None,
         description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"
@@ -259,8 +259,7 @@ class KernelRules(Strict):
     )
     state_start_s: Seconds | None = Field(
         None,
-        description="before one kernel updates recurrent states; none: as long as decode attention starts, which has a"
-        " kernel more to add up its parts",
+        description="before one kernel updates recurrent states; none: that of decode attention, which adds up parts",
     )
     fuses_if_faster: bool = Field(
         False,

@@ -77,6 +77,7 @@ class Hardware(Profile):
     vector_flops_per_s: dict[PeakName, FlopsPerS] = {}  # of its vector units, where the peaks are of others (AMX)
     l2_cache_bytes: Bytes | None = None
     multiprocessors: Whole | None = None  # streaming multiprocessors, compute units
+    memory_channels: Whole | None = None  # over which addresses go in turn (StridedCache)
     link: DeviceLink | None = None
     pcie_bytes_per_s: BytesPerS | None = None
     devices_per_node: Whole | None = None  # of a server; None: its family's, its class's, or NODE_DEVICES

@@ -1,5 +1,6 @@
 """Figures of profiles that the ops of a step rest on: a device's rates, an engine's kernels, and Python's own."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ DEPTHS = {
     "dense_marlin": 2,
     "norm_kernels": 2,
     "split_decode.prefill": 3,
+    "clocked_gemms.own": 3,
 }  # parts of a rule's path that only some ops rest on
 
 
@@ -105,6 +107,8 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op) for op in ops)
     if tiled or any(rates.decoding.split(op) for op in attended):
         yield from own_figures(hardware, "multiprocessors")
+    strided = any(rates.kernels.reread_flops_per_s(op) < math.inf for op in attended)
+    yield from own_figures(hardware, *["memory_channels"] * strided)
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
         yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
@@ -207,7 +211,15 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
     marlin = {part.rates.kernels.dense_marlin(op) for op in part.ops if op.rate == "gemm"}
     prefill = triton.prefill.items() if triton else ()
     prompts = [op for op in part.ops if op.rate == "prefill_attention"]
+    strided = any(part.rates.kernels.reread_flops_per_s(op) < math.inf for op in prompts)
+    clocks = rules.clocked_gemms.own if rules.clocked_gemms else ()
+    stored = {op.format for op in part.ops if op.rate == "gemm"}
     return {
+        **{
+            f"clocked_gemms.own.{at}": not any(each.holds(hardware, of) for of in stored)
+            for at, each in enumerate(clocks)
+        },
+        **dict.fromkeys(("strided_cache", "reread"), not strided),
         "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op) for op in prompts),
         "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},

@@ -148,8 +148,9 @@ class Rates:
     def _fused_attention(self, op: Op, counts: Counts) -> Cost:
         compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
-        flops = counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
         flops_per_s = self.kernels.vector_attention_flops_per_s(op) or compute * self.peak(op.format)[1]
+        waits = max(1.0, flops_per_s / self.kernels.reread_flops_per_s(op))
+        flops = waits * counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
         compute_s = self.kernels.head_padding(op) * flops / flops_per_s
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)

@@ -63,7 +63,7 @@ def test_what_divides_stays_as_it_is(engine, tp):
 
 def test_a_group_beyond_a_node_is_refused_however_it_is_pooled():
     with pytest.raises(
-        NotModelledError, match=r"llama\.cpp-b6325 with tp 12: it splits rows of matrices within a node"
+        NotModelledError, match=r"llama\.cpp-b7500 with tp 12: it splits rows of matrices within a node"
     ):
         on("llama.cpp", "h100-sxm", tp=12)
 

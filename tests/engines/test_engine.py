@@ -65,7 +65,7 @@ def test_a_name_without_a_version_is_the_newest():
         ("lmsysorg/sglang:v0.5.5", "", "sglang-0.5"),
         ("llama.cpp (Vulkan)", "b6000", "llama.cpp-vulkan-b1500"),
         ("llama.cpp", "build: 7123 (79c1160b)", "llama.cpp-b6325"),
-        ("LM Studio", "0.3.20", "llama.cpp-b6325"),  # no build of llama.cpp
+        ("LM Studio", "0.3.20", "llama.cpp-b7500"),  # no build of llama.cpp
         ("LM Studio (MLX)", "0.3.20", "mlx-lm-0.20"),
         ("exllama2", "", "exllamav2-0.0"),
         ("HuggingFace TGI", "", "tgi-3.3"),

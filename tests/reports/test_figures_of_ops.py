@@ -106,6 +106,8 @@ RULED = {
     "a fast format": ("llama-2-7b", "strix-halo", "llama.cpp", {"dtypes": ("q8_0", "")}),
     "heads in groups": ("llama-3.1-8b", "rx-7900-xtx", "llama.cpp", {"dtypes": ("q8_0", "")}),
     "a clock": ("llama-3.1-8b", "rtx-4090", "llama.cpp", {"dtypes": ("q4_K_M", "")}),
+    "clocks of two formats": ("gpt-oss-20b", "rtx-5090", "llama.cpp", {"dtypes": ("mxfp4_MoE", "")}),
+    "channels": ("llama-3.1-8b", "strix-halo", "llama.cpp-vulkan", {"dtypes": ("q4_K_M", "")}),
     "a clock and integers": ("llama-3.1-8b", "t4", "llama.cpp", {"dtypes": ("q4_K_M", "")}),
     "experts one by one": ("qwen3-30b-a3b", "arc-b580", "llama.cpp", {"dtypes": ("q4_K_M", "")}),
     "tiles of many rows": CASES["tiles of many rows"],

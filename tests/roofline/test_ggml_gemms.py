@@ -259,3 +259,16 @@ def test_a_lane_multiplies_a_row_of_k_quants_as_fast_on_older_radeon_as_on_radeo
         for each in (device, "strix-halo")
     }
     assert share[device] == pytest.approx(2 * share["strix-halo"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("device", "times"), [("rtx-5090", 1.675), ("gb10", 1.675), ("rtx-4090", 1.0), ("b200-sxm", 1.0)]
+)
+def test_blackwell_of_desktops_multiplies_mxfp4_by_fp4_tensor_cores(device, times):
+    """GB10: 104 TFLOP/s in mxfp4 where q4_K makes 62 (unslothai/llama.cpp pull request 198), from b7500 on alone."""
+    hardware = load_hardware(device)
+    rates = {}
+    for build in ("b6325", "b7500"):
+        rule = load_engine(f"llama.cpp-{build}").kernels_on(hardware).rules.clocked_gemms
+        rates[build] = rule.flops_per_s(hardware, "mxfp4_MoE") / rule.flops_per_s(hardware, "q4_K_M")
+    assert rates == {"b6325": pytest.approx(1.0), "b7500": pytest.approx(times, rel=1e-3)}
