@@ -8,6 +8,7 @@ from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.empty_blocks import EmptyBlocks
+from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
@@ -171,6 +172,7 @@ class KernelRules(Strict):
     )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
     dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
+    gemm_calls: tuple[GemmCall, ...] = Field((), description="dense GEMMs that a library's Python launches")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )

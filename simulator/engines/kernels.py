@@ -8,6 +8,7 @@ import numpy as np
 from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -279,6 +280,12 @@ class Kernels(OnDevices):
         own = self.own_experts(op, hardware)
         counted = own.launches if own else self.rules.expert_launches
         return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
+
+    def gemm_call(self, op: Op, hardware: Hardware) -> GemmCall | None:
+        """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""
+        if op.experts is not None or op.rate != "gemm" or not op.weight_bytes:
+            return None
+        return next((each for each in self.rules.gemm_calls if each.holds(hardware, op.format)), None)
 
     def overlaps_routed_experts(self, op: Op) -> bool:
         """Tell whether kernels of shared experts start while those of routed ones run (KernelRules.at_once)."""
