@@ -54,9 +54,10 @@ def _experts_s(kernels: Kernels, hardware: Hardware, op: Op) -> float:
 def launches_s(kernels: Kernels, hardware: Hardware, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
-    Without a graph: for each kernel, what a library's Python does before (KernelRules.gemm_calls), each norm that is
-    one, each layer of experts, and what a mixer has for prompts beside its ops (KernelRules.prompt_kernels). In pieces: for the kernels that split the graph (Op.splits) and a graph
-    of each layer and of what is behind the last, each taken to be a kernel's.
+    Without a graph: for each kernel, what a library's Python does before it (KernelRules.gemm_calls), each norm that is
+    one, each layer of experts, and what a mixer has for prompts beside its ops (KernelRules.prompt_kernels). In pieces:
+    for the kernels that split the graph (Op.splits) and a graph of each layer and of what is behind the last, each
+    taken to be a kernel's.
     """
     slowness = host_slowness(hardware)
     each_s = float(kernels.fitted.prompt_launch_s or 0.0) * slowness
