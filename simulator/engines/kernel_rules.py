@@ -104,10 +104,9 @@ class ExpertPadding(OfFormats):
 
 
 class GemmTiles(OfFormats):
-    """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has many rows.
+    """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has `rows` rows, 128 columns.
 
-    A multiprocessor multiplies a tile of `rows` rows and 128 columns whole, however few rows a batch has. Where the
-    columns fill few multiprocessors that takes longer than reading the weights (gemm.tile_s).
+    A multiprocessor multiplies it whole; few such tiles take longer than reading the weights (gemm.tile_s).
     """
 
     rows: Positive
@@ -116,12 +115,11 @@ class GemmTiles(OfFormats):
 class DenseMarlin(OfFormats):
     """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
 
-    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others, in place
-    of `packed`. `unpack_rows`: as ExpertKernels.unpack_rows.
+    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others.
     """
 
     compute: Positive
-    unpack_rows: Positive
+    unpack_rows: Positive  # as ExpertKernels.unpack_rows
 
 
 class KernelRules(Strict):
