@@ -104,10 +104,7 @@ class ExpertPadding(OfFormats):
 
 
 class GemmTiles(OfFormats):
-    """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has `rows` rows, 128 columns.
-
-    A multiprocessor multiplies it whole; few such tiles take longer than reading the weights (gemm.tile_s).
-    """
+    """Dense GEMMs of some formats whose smallest tile, of `rows` rows and 128 columns, is multiplied whole (tile_s)."""
 
     rows: Positive
 
