@@ -8,6 +8,7 @@ import numpy as np
 from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -17,14 +18,18 @@ from simulator.engines.kernel_rules import (
     WIDE_BYTES,
     DenseMarlin,
     ExpertKernels,
+    ExpertPadding,
     KernelRules,
 )
+from simulator.engines.model_kernels import FusedNorms
 from simulator.engines.overheads import Overheads
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import NOTHING, Array, Experts, Op
+
+MARLIN_PADDING = ExpertPadding(families=(), formats=("mxfp4",), hidden=256, intermediate=128)
 
 
 class Kernels(OnDevices):
@@ -78,12 +83,20 @@ class Kernels(OnDevices):
     def with_experts_of(self, backend: str) -> "Kernels":
         """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
 
-        With Triton's of 4 bits, dense layers unpack weights into memory and multiply there (SGLang's AWQLinearMethod).
+        With Triton's of 4 bits, dense layers unpack weights into memory and multiply there (SGLang's AWQLinearMethod);
+        Marlin pads experts in mxfp4.
         """
         asked = self.rules.asked_experts.get(backend, ())
-        own = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
-        dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
-        return self.with_rules(**own, **dense)
+        own: dict[str, Any] = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
+        if asked and backend == "triton":
+            own["unpacks_from_rows"] = ONE_ROW
+        if asked and backend == "marlin":
+            own["expert_padding"] = (MARLIN_PADDING, *self.rules.expert_padding)
+        return self.with_rules(**own)
+
+    def with_fused_norms(self, fused: bool) -> "Kernels":
+        """Return the same kernels with norms in all-reduces, or without (pass_config.fuse_allreduce_rms of vLLM)."""
+        return self.with_rules(fuses_norms=FusedNorms(families=()) if fused else None)
 
     def of_model(self, hardware: Hardware, model: Model) -> "Kernels":
         """Return the same kernels with the norms and the attention of a model (model_norms, SplitDecode.models)."""
@@ -284,6 +297,12 @@ class Kernels(OnDevices):
         own = self.own_experts(op, hardware)
         counted = own.launches if own else self.rules.expert_launches
         return int(counted[op.shared_inputs == NOTHING]) if counted else op.launches
+
+    def gemm_call(self, op: Op, hardware: Hardware) -> GemmCall | None:
+        """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""
+        if op.experts is not None or op.rate != "gemm" or not op.weight_bytes:
+            return None
+        return next((each for each in self.rules.gemm_calls if each.holds(hardware, op.format)), None)
 
     def overlaps_routed_experts(self, op: Op) -> bool:
         """Tell whether kernels of shared experts start while those of routed ones run (KernelRules.at_once)."""

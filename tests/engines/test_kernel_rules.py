@@ -661,6 +661,20 @@ def test_mxfp4_experts_of_vllm_run_in_marlin_where_no_other_kernel_has_them(engi
     assert kernels.marlin(op, hardware) == marlin
 
 
+def test_mxfp4_experts_run_in_marlin_on_hopper_where_asked():
+    """VLLM_MXFP4_USE_MARLIN=1: columns are padded for it, eight kernels; B200 has no other than its own."""
+    hardware, layout = load_hardware("h200-sxm"), Layout(tp=8, weight_dtype="mxfp4")
+    plain = load_engine("vllm-0.14").kernels_on(hardware)
+    asked = plain.with_experts_of("marlin")
+    ops = [op for op in load_model("gpt-oss-120b").ops(layout) if op.experts and op.rate == "gemm"]
+    assert [kernels.marlin(ops[0], hardware) for kernels in (plain, asked)] == [False, True]
+    held = [sum(kernels.padded(op, hardware).expert_bytes for op in ops) for kernels in (plain, asked)]
+    assert held[1] / held[0] == pytest.approx(3072 * 384 / (2880 * 360))
+    assert {asked.launches(op, hardware) for op in ops} == {6, 2}
+    other = load_hardware("b200-sxm")  # runs TensorRT-LLM's
+    assert not load_engine("vllm-0.14").kernels_on(other).with_experts_of("marlin").marlin(ops[0], other)
+
+
 def test_light_sums_in_half_where_an_engine_does():
     """An RTX 4090 has 165 TFLOP/s of sums in fp32, twice as many of sums in fp16."""
     card, op, prompt = (
