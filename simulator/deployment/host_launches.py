@@ -54,11 +54,13 @@ def _experts_s(kernels: DeviceKernels, op: Op) -> float:
 def launches_s(kernels: DeviceKernels, model: Model, ops: Iterable[Op]) -> Launches:
     """Return the host's seconds by how it launches a step; all 0 where its launches are not known to take time.
 
-    Without a graph: for each kernel, each norm that is one, each layer of experts, and what a mixer has for prompts
-    beside its ops (KernelRules.prompt_kernels). In pieces: for the kernels that split the graph (Op.splits) and a graph
-    of each layer and of what is behind the last, each taken to be a kernel's.
+    Without a graph: for each kernel, what a library's Python does before it (KernelRules.gemm_calls), each norm that is
+    one, each layer of experts, and what a mixer has for prompts beside its ops (KernelRules.prompt_kernels). In pieces:
+    for the kernels that split the graph (Op.splits) and a graph of each layer and of what is behind the last, each
+    taken to be a kernel's.
     """
-    each_s = float(kernels.fitted.prompt_launch_s or 0.0) * host_slowness(kernels.hardware)
+    slowness = host_slowness(kernels.hardware)
+    each_s = float(kernels.fitted.prompt_launch_s or 0.0) * slowness
     if not each_s:
         return NO_LAUNCHES
     every = tuple(ops)
@@ -66,8 +68,15 @@ def launches_s(kernels: DeviceKernels, model: Model, ops: Iterable[Op]) -> Launc
     of_experts_s = sum(_experts_s(kernels, op) * op.repeats for op in every if op.name == LAST_OF_EXPERTS)
     layers = len(model.layer_names)
 
+    def called_s(op: Op) -> float:
+        call = kernels.gemm_call(op)
+        return slowness * call.host_s if call else 0.0
+
     def seconds(launched: Iterable[Op], prompts: int) -> float:
-        return each_s * sum((kernels.launches(op) + prompts * op.prompt_launches) * op.repeats for op in launched)
+        return sum(
+            (each_s * (kernels.launches(op) + prompts * op.prompt_launches) + called_s(op)) * op.repeats
+            for op in launched
+        )
 
     graphs_s = each_s * (layers + 1)
     norms_s = each_s * sum(kernels.norm_calls(op) * op.repeats for op in every)

@@ -24,6 +24,7 @@ SWITCHES = (
     "chunked_prefill",
     "every_expert",
     "flash_attention",
+    "fuse_allreduce_rms",
     "graph_padding",
     "piecewise_graphs",
     "prefix_caching",

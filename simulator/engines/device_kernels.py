@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.fitted_multipliers import FittedMultipliers
+from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
@@ -241,6 +242,12 @@ class DeviceKernels:
         """Return the FLOP/s of attention of prompts at which caches serve its K and V (KernelRules.strided_cache)."""
         strided = self.rules.strided_cache
         return float(self.fitted.reread) * strided.flops_per_s(op, self.hardware) if strided else math.inf
+
+    def gemm_call(self, op: Op) -> GemmCall | None:
+        """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""
+        if op.experts is not None or op.rate != "gemm" or not op.weight_bytes:
+            return None
+        return next((each for each in self.rules.gemm_calls if each.holds(self.hardware, op.format)), None)
 
     def launches(self, op: Op) -> int:
         """Return how many kernels of an op follow one another on a device."""

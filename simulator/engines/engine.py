@@ -32,7 +32,7 @@ Policy = Literal["continuous", "static", "prompts-first", "uncached"]
 Reservation = Literal["paged", "contiguous"]
 RecurrentKind = Literal["gated_delta_net", "kimi_delta", "lightning", "short_convolution", "mamba", "mamba2"]
 TieredSetting = Literal["max_num_seqs", "max_num_batched_tokens"]
-MoeBackend = Literal["auto", "triton", "cutlass"]  # the engine's choice, or what was asked for
+MoeBackend = Literal["auto", "triton", "cutlass", "marlin"]  # the engine's choice, or what was asked for
 # Decode attention of the engine's choice on a device, in Triton, or in HIP (ROCM_ATTN) and AITER (ROCM_AITER_FA)
 AttentionBackend = Literal["auto", "triton", "rocm"]
 USUAL_RANK = Figure(16.0, Source(text="the adapters' own; vLLM keeps room for 16", date="", evidence="guess"))
@@ -152,7 +152,8 @@ class Engine(Profile):
     pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
     fp8_cache: tuple[FormatName, ...] = ()  # weights whose checkpoints ask for an fp8 cache, as it heeds
-    moe_backend: MoeBackend = "auto"  # kernels of routed experts: those of SGLang's moe_wna16, of cutlass_moe_fp4
+    moe_backend: MoeBackend = "auto"  # kernels of routed experts: SGLang's moe_wna16, cutlass_moe_fp4, vLLM's Marlin
+    fuse_allreduce_rms: bool | None = None  # norms are part of all-reduces (vLLM); none: where its kernels say so
     quick_reduce: bool = False  # long all-reduces on AMD in 4 bits (VLLM_ROCM_QUICK_REDUCE_QUANTIZATION=INT4)
     adapters: bool = False  # GEMMs of low-rank adapters (LoRA) beside each of a layer's but the routed experts'
     max_loras: Annotated[int, Field(ge=1)] = 1  # adapters on the device at once
@@ -222,6 +223,7 @@ class Engine(Profile):
                 found = found.with_triton_attention() if self.attention_backend == "triton" else found
                 found = found.without_triton_attention() if self.attention_backend == "rocm" else found
                 found = found.with_experts_of(self.moe_backend) if self.moe_backend != "auto" else found
+                found = found if self.fuse_allreduce_rms is None else found.with_fused_norms(self.fuse_allreduce_rms)
                 return DeviceKernels(hardware, found.with_quick_reduce() if self.quick_reduce else found)
         if not self.kernels_of:
             return DeviceKernels(hardware)

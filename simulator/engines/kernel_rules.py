@@ -8,6 +8,7 @@ from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.empty_blocks import EmptyBlocks
+from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
@@ -104,11 +105,7 @@ class ExpertPadding(OfFormats):
 
 
 class GemmTiles(OfFormats):
-    """Kernels of dense GEMMs in some formats, on some families, whose smallest tile has many rows.
-
-    A multiprocessor multiplies a tile of `rows` rows and 128 columns whole, however few rows a batch has. Where the
-    columns fill few multiprocessors that takes longer than reading the weights (gemm.tile_s).
-    """
+    """Dense GEMMs of some formats whose smallest tile, of `rows` rows and 128 columns, is multiplied whole (tile_s)."""
 
     rows: Positive
 
@@ -116,12 +113,11 @@ class GemmTiles(OfFormats):
 class DenseMarlin(OfFormats):
     """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
 
-    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others, in place
-    of `packed`. `unpack_rows`: as ExpertKernels.unpack_rows.
+    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others.
     """
 
     compute: Positive
-    unpack_rows: Positive
+    unpack_rows: Positive  # as ExpertKernels.unpack_rows
 
 
 class KernelRules(Strict):
@@ -172,6 +168,7 @@ class KernelRules(Strict):
     )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
     dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
+    gemm_calls: tuple[GemmCall, ...] = Field((), description="dense GEMMs that a library's Python launches")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )

@@ -7,9 +7,13 @@ from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.kernel_rules import (
     ONE_ROW,
     QUICK_REDUCE_BITS,
+    ExpertPadding,
     KernelRules,
 )
+from simulator.engines.model_kernels import FusedNorms
 from simulator.engines.overheads import Overheads
+
+MARLIN_PADDING = ExpertPadding(families=(), formats=("mxfp4",), hidden=256, intermediate=128)
 
 
 class Kernels(OnDevices):
@@ -63,12 +67,20 @@ class Kernels(OnDevices):
     def with_experts_of(self, backend: str) -> "Kernels":
         """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
 
-        With Triton's of 4 bits, dense layers unpack weights into memory and multiply there (SGLang's AWQLinearMethod).
+        With Triton's of 4 bits, dense layers unpack weights into memory and multiply there (SGLang's AWQLinearMethod);
+        Marlin pads experts in mxfp4.
         """
         asked = self.rules.asked_experts.get(backend, ())
-        own = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
-        dense = {"unpacks_from_rows": ONE_ROW} if asked and backend == "triton" else {}
-        return self.with_rules(**own, **dense)
+        own: dict[str, Any] = {"expert_kernels": (*asked, *self.rules.expert_kernels)}
+        if asked and backend == "triton":
+            own["unpacks_from_rows"] = ONE_ROW
+        if asked and backend == "marlin":
+            own["expert_padding"] = (MARLIN_PADDING, *self.rules.expert_padding)
+        return self.with_rules(**own)
+
+    def with_fused_norms(self, fused: bool) -> "Kernels":
+        """Return the same kernels with norms in all-reduces, or without (pass_config.fuse_allreduce_rms of vLLM)."""
+        return self.with_rules(fuses_norms=FusedNorms(families=()) if fused else None)
 
     def with_quick_reduce(self) -> "Kernels":
         """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""

@@ -24,6 +24,7 @@ from simulator.roofline.weight_only import vector_rows
 DEPTHS = {
     "expert_kernels": 2,
     "dense_marlin": 2,
+    "gemm_calls": 2,
     "norm_kernels": 2,
     "split_decode.prefill": 3,
     "clocked_gemms.own": 3,
@@ -209,6 +210,7 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
     marlin = {part.rates.kernels.dense_marlin(op) for op in part.ops if op.rate == "gemm"}
+    called = {part.rates.kernels.gemm_call(op) for op in part.ops}
     prefill = triton.prefill.items() if triton else ()
     prompts = [op for op in part.ops if op.rate == "prefill_attention"]
     strided = any(part.rates.kernels.reread_flops_per_s(op) < math.inf for op in prompts)
@@ -225,6 +227,7 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},
         **{f"dense_marlin.{at}": each not in marlin for at, each in enumerate(rules.dense_marlin)},
+        **{f"gemm_calls.{at}": each not in called for at, each in enumerate(rules.gemm_calls)},
     }
 
 

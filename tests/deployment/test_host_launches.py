@@ -89,3 +89,24 @@ def test_up_projections_of_latent_attention_are_two_kernels_of_decodes_and_one_o
 def test_an_engine_that_decides_a_step_ahead_launches_it_ahead(engine, layout, given, ahead):
     found = deploy("llama-3.1-8b", "h100-sxm", engine, layout, settings=Settings(changes=given))
     assert limits(found).launches_ahead is ahead
+
+
+@pytest.mark.parametrize(("device", "weights", "call_s"), [("b200-sxm", "fp8", 77e-6), ("b200-sxm", "nvfp4", 65e-6)])
+def test_flashinfer_chooses_a_kernel_for_each_dense_gemm_in_python(device: str, weights: str, call_s: float):
+    """Four GEMMs in each of 32 layers, where no graph holds them; the logits, in 16 bits, are torch's."""
+    found = deploy("llama-3.1-8b", device, "vllm-0.19", Layout(weight_dtype=weights))
+    own, plain = (
+        launches_s(kernels, found.model, found.ops)
+        for kernels in (found.kernels, found.kernels.with_rules(gemm_calls=()))
+    )
+    assert own.prompts.least_s - plain.prompts.least_s == pytest.approx(4 * 32 * call_s)
+    assert own.prompts.piecewise_s == plain.prompts.piecewise_s
+
+
+def test_gemms_in_16_bits_and_on_hopper_are_operators_that_launch():
+    """FlashInfer is asked for fp8 and nvfp4 alone, on Blackwell; nor is it for routed experts (MiniMax in nvfp4)."""
+    for device, weights in (("b200-sxm", "bf16"), ("h100-sxm", "fp8"), ("b200-sxm", "fp8-block")):
+        found = deploy("llama-3.1-8b", device, "vllm-0.19", Layout(weight_dtype=weights))
+        assert not any(found.kernels.gemm_call(op) for op in found.ops)
+    moe = deploy("qwen3-30b-a3b", "b200-sxm", "vllm-0.19", Layout(weight_dtype="nvfp4"))
+    assert not any(moe.kernels.gemm_call(op) for op in moe.ops if op.experts)

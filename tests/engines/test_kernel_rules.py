@@ -670,6 +670,20 @@ def test_mxfp4_experts_of_vllm_run_in_marlin_where_no_other_kernel_has_them(engi
     assert kernels.marlin(op) == marlin
 
 
+def test_mxfp4_experts_run_in_marlin_on_hopper_where_asked():
+    """VLLM_MXFP4_USE_MARLIN=1: columns are padded for it, eight kernels; B200 has no other than its own."""
+    hardware, layout = load_hardware("h200-sxm"), Layout(tp=8, weight_dtype="mxfp4")
+    engine = load_engine("vllm-0.14")
+    asks = engine.model_copy(update={"moe_backend": "marlin"})
+    plain, asked = (each.kernels_on(hardware) for each in (engine, asks))
+    ops = [op for op in load_model("gpt-oss-120b").ops(layout) if op.experts and op.rate == "gemm"]
+    assert [kernels.marlin(ops[0]) for kernels in (plain, asked)] == [False, True]
+    held = [sum(kernels.padded(op).expert_bytes for op in ops) for kernels in (plain, asked)]
+    assert held[1] / held[0] == pytest.approx(3072 * 384 / (2880 * 360))
+    assert {asked.launches(op) for op in ops} == {6, 2}
+    assert not asks.kernels_on(load_hardware("b200-sxm")).marlin(ops[0])  # runs TensorRT-LLM's
+
+
 def test_light_sums_in_half_where_an_engine_does():
     """An RTX 4090 has 165 TFLOP/s of sums in fp32, twice as many of sums in fp16."""
     card, op, prompt = (

@@ -8,6 +8,7 @@ from simulator.deployment.captured_graphs import QWEN_3
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.model_ops import QUANTISING
+from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.models.blocks import NORMS
@@ -128,3 +129,19 @@ def test_what_quantises_writes_the_narrow_numbers():
     ops_of_one = deploy("llama-3.3-70b", "b200-sxm", "tensorrt-llm-1.2", one).step_model().ops
     apart = [op.activation_bytes.tokens for op in ops_of_one if op.name == QUANTISING]
     assert apart == [width * 2.5625 for width in (8192, 8192, 28672)]
+
+
+def test_vllm_norms_within_all_reduces_from_0_17_on_and_where_told():
+    """pass_config.fuse_allreduce_rms: a default of Hopper and data-center Blackwell, with tensor parallelism."""
+    told = Settings(changes=("fuse_allreduce_rms=true",)), Settings(changes=("fuse_allreduce_rms=false",))
+
+    def starts(device: str, engine: str, tp: int, settings: Settings = Settings()) -> int:
+        ops = deploy("llama-3.1-8b", device, engine, Layout(tp=tp), settings).step_model().ops
+        return next(op.launches for op in ops if op.name == NORMS)
+
+    assert starts("h100-sxm", "vllm-0.19", 2) == 0
+    assert (
+        starts("h100-sxm", "vllm-0.19", 1) == starts("h100-sxm", "vllm-0.14", 2) == starts("l40s", "vllm-0.19", 2) > 0
+    )
+    assert starts("h100-sxm", "vllm-0.14", 2, told[0]) == 0
+    assert starts("h100-sxm", "vllm-0.19", 2, told[1]) > 0

@@ -539,6 +539,27 @@ def test_inferencemax_lets_vllm_schedule_ahead_before_that_is_the_default(change
 
 
 @pytest.mark.parametrize(
+    ("model", "hardware", "version", "experts", "fused"),
+    [
+        ("gpt-oss-120b", "H200 SXM", "0.18.0", "marlin", True),
+        ("gpt-oss-120b", "H100 SXM 80GB", "0.13.0", "marlin", None),
+        ("gpt-oss-120b", "H100 SXM 80GB", "0.11.2", "auto", None),
+        ("gpt-oss-120b", "B200 SXM", "0.15.1", "auto", True),
+        ("gpt-oss-120b", "AMD MI300X", "0.18.0", "auto", None),
+        ("Llama-3.x-70B", "B200 SXM", "", "auto", True),
+        ("Llama-3.x-70B", "H200 SXM", "", "auto", None),
+        ("MiniMax-M2.5", "H200 SXM", "0.16.0", "auto", None),
+        ("MiniMax-M2.5", "H200 SXM", "0.18.0", "auto", True),
+    ],
+)
+def test_inferencemax_asks_vllm_for_marlin_and_norms_in_all_reduces(model, hardware, version, experts, fused):
+    """gptoss_fp4_h{100,200}.sh and the scripts for B200; by default in all from 0.17.1 on, on NVIDIA."""
+    changed = {"client": "inferencemax", "model": model, "hardware": hardware, "engine_version": version, "tp": 8}
+    engine = place(setup(**changed, date="2025-10-29")).deployment.engine
+    assert (engine.moe_backend, engine.fuse_allreduce_rms) == (experts, fused)
+
+
+@pytest.mark.parametrize(
     ("model", "hardware", "version", "quick", "share"),
     [
         ("Llama-3.x-70B", "AMD MI300X", "0.10.2", True, 0.94),

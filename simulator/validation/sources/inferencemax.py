@@ -12,6 +12,7 @@ LARGER_GRAPHS: dict[str, object] = {
     "graph_tokens_per_seq": 0,
     "decode_graph_tokens": GRAPH_TOKENS,
 }
+FUSED_NORMS: dict[str, object] = {"fuse_allreduce_rms": True}
 MOST_TP = 8  # of its scripts for one engine; those for several nodes split prompts from decodes
 STREAM_INTERVAL, GPT_OSS_STREAM_INTERVAL = 10, 20  # stream_interval of TensorRT-LLM: {70b,dsr1}_*_trt_*.sh; gptoss_*
 TRTLLM_GRAPHS, DENSE_TRTLLM_GRAPHS = 512, 1024  # cuda_graph_config.max_batch_size: dsr1_fp4_b200_trt_*.sh; 70b_*_trt_*
@@ -51,9 +52,14 @@ class InferenceMax(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """TensorRT-LLM streams ten tokens at once, and fills up its graphs, as in all its scripts (enable_padding)."""
+        """TensorRT-LLM streams ten tokens at once, and fills up its graphs, as in all its scripts (enable_padding).
+
+        In vLLM 0.17.1 and later all-reduces norm by default on NVIDIA, which the preset 0.14 does not know.
+        """
         graphs = {"graph_max_batch_size": TRTLLM_GRAPHS, "graph_padding": True}
-        return {"stream_interval": STREAM_INTERVAL, **graphs} if self.is_tensorrt else {}
+        if self.is_tensorrt:
+            return {"stream_interval": STREAM_INTERVAL, **graphs}
+        return FUSED_NORMS if self.is_vllm and not self.is_amd and self.release >= (0, 17, 1) else {}
 
     @property
     def carries_fp8_cache(self) -> bool | None:
@@ -88,7 +94,8 @@ class DenseScripts(InferenceMax):
     def rules(self) -> dict[str, object]:
         """Whole prompts in TensorRT-LLM; all-reduces in 4 bits on AMD's; CUDA graphs of decodes alone on Blackwell.
 
-        Graphs: FULL_DECODE_ONLY and no splitting ops. All-reduces: VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in
+        Graphs: FULL_DECODE_ONLY, no splitting ops, and enable_fi_allreduce_fusion (read again 2026-11-28). All-reduces:
+        VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in
         70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD. Attention: AMD's images of
         vLLM 0.10.1 set VLLM_V1_USE_PREFILL_DECODE_ATTENTION (their changelog).
         """
@@ -97,7 +104,7 @@ class DenseScripts(InferenceMax):
         if self.is_amd:
             is_fp4 = "fp4" in self.setup.weight_dtype
             return {"quick_reduce": self.hardware.id == "mi300x" or is_fp4, "attention_backend": "rocm"}
-        return {"graph_tokens": 0} if self.is_blackwell else {}
+        return {"graph_tokens": 0, **FUSED_NORMS} if self.is_blackwell else {}
 
     def limits(self, layout: Layout) -> Limits:
         """Return vLLM's --max-num-{seqs,batched-tokens}, --gpu-memory-utilization; TensorRT-LLM's --max_num_tokens."""
@@ -130,13 +137,18 @@ class GptOssScripts(InferenceMax):
 
         TensorRT-LLM's graphs end at $CONC sequences (cuda_graph_config.max_batch_size of gptoss_fp4_*_trt*.sh).
         VLLM_ROCM_QUICK_REDUCE_QUANTIZATION is INT4 on MI300X, from vLLM 0.17 on (pull request 889) on the others too.
+        VLLM_MXFP4_USE_MARLIN=1 in gptoss_fp4_h{100,200}.sh, which came with vLLM 0.13 (AGENTS.md), and
+        fuse_allreduce_rms in gptoss_fp4_b200.sh (read 2026-11-28).
         """
         if self.is_tensorrt:
             own = {"stream_interval": GPT_OSS_STREAM_INTERVAL, "graph_max_batch_size": self.setup.concurrency}
             return {"chunked_prefill": False} | super().rules | own
         if self.is_amd:
             return {"quick_reduce": self.hardware.id == "mi300x" or self.release >= (0, 17)}
-        return LARGER_GRAPHS if self.is_vllm else {}
+        if not self.is_vllm:
+            return {}
+        marlin = {"moe_backend": "marlin"} if self.release >= (0, 13) and not self.is_blackwell else {}
+        return super().rules | LARGER_GRAPHS | marlin | (FUSED_NORMS if self.is_blackwell else {})
 
     @property
     def carries_fp8_cache(self) -> bool | None:
@@ -172,7 +184,7 @@ class MiniMaxScripts(InferenceMax):
     @property
     def rules(self) -> dict[str, object]:
         """--max-cudagraph-capture-size 2048, whatever max_num_seqs is."""
-        return LARGER_GRAPHS if self._is_tuned else {}
+        return super().rules | (LARGER_GRAPHS if self._is_tuned else {})
 
     @property
     def carries_fp8_cache(self) -> bool | None:
