@@ -17,7 +17,7 @@ from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import SAME_PRICE, Search, SearchNode, Solution, Target
+from simulator.cost.search import ALONE, SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_several_hosts import note_of_hosts
@@ -44,11 +44,10 @@ class Compared:
     found: Solution
     load: Target
 
-    @cached_property
+    @property
     def answer(self) -> Answer:
         """The answer with the highest rate of one replica within the SLO, and its bill."""
-        capacity = self.found.capacity(self.load.rate_per_s)
-        return Answer(self.found.scenario, self.load.rate_per_s, capacity, self.found.replicas, self.found.report)
+        return self.found.answer
 
     @cached_property
     def limiter(self) -> Limiter:
@@ -253,7 +252,7 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         "tpot": "miss TPOT even for lone requests",
         "e2el": "miss E2EL even for lone requests",
         REJECTED: "reject too many requests as too long",
-        "even almost alone": "break the SLO at every load",
+        ALONE: "break the SLO at every load",
     }
     for reason in dict.fromkeys(name for name, _ in cut):
         of = {device: many for (name, device), many in cut.items() if name == reason}
