@@ -96,7 +96,7 @@ def compared_row(each: Compared) -> Row:
     """Return the figures of an answer that the first screen shows, with the interval of replicas and dollars."""
     answer, report = each.answer, each.found.report
     bill, share = answer.at_load, each.load.rate_per_s / each.found.replicas
-    low, high = each.risk.replicas[0], each.risk.replicas[-1]
+    low, high = each.risk.replicas[0], each.risk.most
     per_million = bill.usd_per_million_output_tokens if bill else None
     ends: dict[str, float | None] = {}
     for end, replicas in (("low", low), ("high", high)):
@@ -178,8 +178,16 @@ def verdict(compared: list[Compared], rows: list[Row], surest: str = "") -> str:
 
 def verdict_and_doubts(compared: list[Compared], rows: list[Row], surest: str = "") -> list[str]:
     """Return the answer, and what speaks against it: no SLO was given, or it fits barely. Arguments of `verdict`."""
-    doubts = [*unbounded(compared[0].load.slo, rows[0]), *barely(compared[0].found.scenario.memory)]
+    best = compared[0]
+    doubts = [*unbounded(best.load.slo, rows[0]), *barely(best.found.scenario.memory, _then(best.risk))]
     return [verdict(compared, rows, surest), *doubts]
+
+
+def _then(risk: Risk) -> str:
+    """Say what the answer takes with a KV cache smaller by the error of its plan."""
+    if (replicas := risk.with_least_cache) is None:
+        return ", and no number of replicas keeps the SLO then"
+    return f" ({counted(replicas, 'replica')} then)"
 
 
 def counted_replicas(label: str, devices: int, replicas: int) -> str:
@@ -327,7 +335,7 @@ def guessed(best: Compared) -> list[str]:
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
-ENDLESS = '"up": in a slow case no number of replicas keeps the SLO.'
+ENDLESS = '"up": in a slow case, or with a smaller cache, no number of replicas is enough.'
 FOOT = (
     'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as far off as past '
     "predictions were. --details: all."
