@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.cli.answers.cost_screen import barely, unbounded
-from simulator.cli.answers.interval_columns import BASES, ends
+from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.router_savings import router_savings
-from simulator.cli.numbers import count, number, percent
+from simulator.cli.numbers import count, number, percent, ranged
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cli.text_layout import Command
 from simulator.cost.bounds import REJECTED
@@ -30,7 +30,7 @@ from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
 from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
-from simulator.units import counted, scaled
+from simulator.units import counted, scaled, significant
 
 OF_ONE = {"have": "has", "break": "breaks", "miss": "misses", "reject": "rejects", "are": "is", "cost": "costs"}
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
@@ -139,13 +139,8 @@ def table(rows: list[Row]) -> View:
     """Return the one table of the first screen."""
     several = len({row["model"] for row in rows}) > 1
 
-    def interval(row_value: tuple[float | None, float | None, float | None]) -> str:
-        middle, low, high = row_value
-        if middle is None:
-            return "no price"
-        if low is None or low == high:
-            return number(3)(middle)
-        return f"{number(3)(middle)} ({ends(low, high, number(2))})"
+    def interval(value_and_ends: tuple[float | None, float | None, float | None]) -> str:
+        return "no price" if value_and_ends[0] is None else ranged(*value_and_ends)
 
     keys = [f"usd_per_million_output_tokens{end}" for end in ("", "_low", "_high")]
     shown = [{**row, "per_million": tuple(row[key] for key in keys)} for row in rows]
@@ -315,7 +310,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     best = compared[0]
     slo = best.load.slo
     kept = f"with {slo.bounds} for {slo.asked} of requests" if slo.bounds_s else "without a queue that grows"
-    most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most {kept}"
+    most = f"{significant(best.answer.capacity.rate_per_s)} req/s per replica, the most {kept}"
     why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *router_savings(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *guessed(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
