@@ -20,11 +20,11 @@ from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
 from simulator.simulation.engine_loop import Progress, Run
+from simulator.simulation.engine_workload import engine_workload
 from simulator.simulation.fleet import Fleet, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
-from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals, Released
 from simulator.workloads.workload import Requests, Workload
 
@@ -67,7 +67,7 @@ def draws_for(requests: int) -> int:
 def drawn(workload: Workload, deployment: Deployment) -> list[Workload]:
     """Return a workload with each seed that it is simulated with: one where another seed makes the same requests."""
     draws = draws_for(workload.request_count)
-    if draws > 1 and not sent(workload, deployment).is_random:
+    if draws > 1 and not engine_workload(workload, deployment).is_random:
         draws = 1
     return [replace(workload, seed=workload.seed + each) for each in range(draws)]
 
@@ -232,7 +232,7 @@ class Scenario:
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run
-        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
+        return self._simulate(engine_workload(workload, self.deployment).requests(), progress, steady=steady)
 
     def rerun(self, report: Report, step_factor: float) -> Report:
         """Return the report of the same requests with every step time multiplied by `step_factor`.

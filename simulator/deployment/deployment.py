@@ -168,7 +168,7 @@ class Deployment:
         return self.settings.speculation.tokens_per_step if self.settings.speculation else 1.0
 
     @property
-    def context_tokens(self) -> int:
+    def max_model_len(self) -> int:
         """Most tokens of a sequence: max_model_len, else the engine's default, up to the model's context."""
         given = self.settings.max_model_len or self.engine.context_tokens(self.hardware)
         return min(given or self.model.max_context_tokens, self.model.max_context_tokens)
@@ -190,7 +190,7 @@ class Deployment:
         """
         default = self.engine.rank_tokens(self.hardware, self.layout.dp)
         if not self.engine.chunked_prefill:
-            default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
+            default = max(default, min(self.max_model_len, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
     @property
@@ -287,7 +287,7 @@ class Deployment:
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=loaded_token_s(self.model, self.hardware, self.layout, offload, light=self.light),
             host_cost=host_cost(self.hardware, engine, offload, light=self.light) if on_host else None,
-            context_tokens=self.context_tokens,
+            context_tokens=self.max_model_len,
         )
         if self.light:
             return found

@@ -164,6 +164,6 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         return None
     if changed.tp > deployment.tp and changed.hardware.node_devices == 1:
         return None
-    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
+    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.max_model_len)
     enough = plan.max_context_tokens >= needed
     return plan if plan.blocks_that_fit >= max(1, changed.settings.num_blocks or 1) and enough else None

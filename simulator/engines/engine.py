@@ -145,7 +145,7 @@ class Engine(Profile):
     masked_chunks: MaskedChunks | None = None  # none: attention reads nothing before a chunk
     static_cache: StaticCache | None = None  # none: the cache grows with its sequences
     graph_capture: GraphCapture = GraphCapture()
-    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
+    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/engine_workload)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
     pads_heads: bool = False  # heads of zeros are added until every core has as many

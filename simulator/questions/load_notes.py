@@ -30,7 +30,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
 
 
 def _computed_anew(scenario: Scenario) -> list[str]:
-    """Say where prompts share tokens that no prefix cache holds (sent.sent)."""
+    """Say where prompts share tokens that no prefix cache holds (engine_workload.py)."""
     model, workload = scenario.deployment.model, scenario.workload
     if (workload.shared is None and workload.repeated is None) or not model.recurrent_layers:
         return []
