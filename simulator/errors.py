@@ -12,6 +12,7 @@ InfercastError
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Self
@@ -21,38 +22,93 @@ _WORD = re.compile(r"[a-z0-9]+")
 MOST_NAME = 200  # characters of a name that is compared with others
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A setting that an error is about: the name of its field, and the value that it was given.
+
+    `typed`: both as a user spelled them, where that is known.
+
+    >>> print(Setting("tp", 3), Setting("router", "foo"), Setting("timeout_s", 0.0, "--timeout 0min"))
+    tp 3 router 'foo' --timeout 0min
+    """
+
+    name: str
+    value: object
+    typed: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The value as an error prints it."""
+        if isinstance(self.value, float):
+            return float.__repr__(self.value).removesuffix(".0")
+        return repr(self.value) if isinstance(self.value, str | tuple) else str(self.value)
+
+    def __str__(self) -> str:
+        return self.typed or f"{self.name} {self.shown}"
+
+
+Part = str | Setting
+Given = Part | Sequence[Part]
+
+
 class InfercastError(ValueError):
     """An error in three parts, printed as one line: what was given, why it cannot be, what to do.
 
-    A remedy that takes long to find is a function, which is called when the error is printed.
+    What was given is prose, a `Setting`, or several of both, in their order. A remedy that takes long to find is a
+    function, which is called when the error is printed.
 
     >>> print(InfercastError("rate 0", "no request ever arrives", "Give a rate above 0"))
     rate 0: no request ever arrives. Give a rate above 0.
+    >>> error = InfercastError((Setting("ep", 2), "with", Setting("tp", 4)), "they differ", "Give ep 4")
+    >>> error.given, error.fields
+    ('ep 2 with tp 4', {'ep': 2, 'tp': 4})
     """
 
-    def __init__(self, given: str, because: str, remedy: str | Callable[[], str]) -> None:
-        self.given, self.because, self._remedy = _shown(given), _shown(because), remedy
+    def __init__(self, given: Given, because: str, remedy: str | Callable[[], str]) -> None:
+        self._parts: tuple[Part, ...] = (given,) if isinstance(given, str | Setting) else tuple(given)
+        self.given, self.because = _shown(" ".join(map(str, self._parts))), _shown(because)
+        self._remedy = remedy
         super().__init__(self.given, self.because)
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The values of the settings that it is about, by the names of their fields; none where it is about no one."""
+        return {each.name: each.value for each in self._parts if isinstance(each, Setting)}
 
     @cached_property
     def remedy(self) -> str:
         """What to do."""
         return _shown(self._remedy if isinstance(self._remedy, str) else self._remedy())
 
-    def about(self, given: str) -> Self:
+    def about(self, given: Given) -> Self:
         """Return it with other words for what was given.
 
-        >>> print(InfercastError("tp 3", "32 heads do not divide by it", "Give a divisor of 32").about("--tp 3"))
-        --tp 3: 32 heads do not divide by it. Give a divisor of 32.
+        >>> print(InfercastError("0min", "it is not above 0", "Give, say, 30s").about("--timeout 0min"))
+        --timeout 0min: it is not above 0. Give, say, 30s.
         """
         return type(self)(given, self.because, self._remedy)
+
+    def spelled(self, spelling: Callable[[Setting], str]) -> Self:
+        """Return it with its settings as a user spelled them, "" for one that was not: its own words stay.
+
+        >>> error = InfercastError(Setting("tp", 3), "32 heads do not divide by it", "Give a divisor of 32")
+        >>> print(error.spelled(lambda setting: f"--{setting.name} {setting.value}"))
+        --tp 3: 32 heads do not divide by it. Give a divisor of 32.
+        """
+        return self.about([_spelled(each, spelling) for each in self._parts])
 
     def __str__(self) -> str:
         return f"{self.given}: {self.because.rstrip('.')}. {self.remedy.rstrip('.')}."
 
-    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Given, str, str]]:
         """Return what it is made of, for pickle: an error may come from another process."""
-        return type(self), (self.given, self.because, self.remedy)
+        return type(self), (self._parts, self.because, self.remedy)
+
+
+def _spelled(part: Part, spelling: Callable[[Setting], str]) -> Part:
+    if isinstance(part, str) or part.typed:
+        return part
+    return replace(part, typed=spelling(part))
 
 
 def printable(text: str) -> str:
@@ -128,7 +184,7 @@ def _with_a_word_of(text: str, names: Sequence[str]) -> list[str]:
     return sorted(worth, key=lambda name: -worth[name])
 
 
-def refuse_matching(given: str, name: str, known: Mapping[re.Pattern[str], tuple[str, str]]) -> None:
+def refuse_matching(given: Given, name: str, known: Mapping[re.Pattern[str], tuple[str, str]]) -> None:
     """Raise NotModelledError, with why and what to do, for a name that fits a pattern as a whole; else return.
 
     Names are in small letters, with "-" for spaces and underscores. `given`: what the error calls it.

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 
 WORDS = {str: "a text", float: "a number", int: "a whole number", NoneType: "None"}
 NUMBERS = {float: Real, int: Integral}  # numpy's, too
@@ -44,7 +44,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 def _refuse(function: str, name: str, value: Any, wanted: Any) -> None:
     if not _fits(value, wanted):
         remedy = f"Give {' or '.join(dict.fromkeys(_words(wanted)))}"
-        raise InfercastError(f"{name} {value!r}", f"{function} takes no {type(value).__name__} for it", remedy)
+        raise InfercastError(Setting(name, value), f"{function} takes no {type(value).__name__} for it", remedy)
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -99,6 +99,27 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
     return f"{number:.{digits}g} {prefixes[power]}{unit}"
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, all of those before the point, with commas between thousands.
+
+    >>> significant(0.0123456), significant(123456.7), significant(2.05), significant(18.0, 2), significant(math.nan)
+    ('0.0123', '123,457', '2.05', '18', '-')
+    """
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "-"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value)) + 1e-9))
+    return f"{value:,.{decimals}f}"
+
+
+def per_second(rate_per_s: float, noun: str) -> str:
+    """Return a rate with its unit.
+
+    >>> per_second(1.0, "request"), per_second(0.12, "output token"), per_second(16_234.4, "output token")
+    ('1 request/s', '0.120 output tokens/s', '16,234 output tokens/s')
+    """
+    return f"1 {noun}/s" if rate_per_s == 1 else f"{significant(rate_per_s)} {noun}s/s"
+
+
 def lasting(time_s: float) -> str:
     """Return a duration as text: in seconds, above two minutes in minutes, above two hours in hours.
 

@@ -19,9 +19,9 @@ from simulator.models.operations import pairs
 from simulator.reports.slo import Slo
 from simulator.roofline.step_floor import Least, StepFloor
 from simulator.scheduler.state import STATIC, UNCACHED, SchedulerLimits
+from simulator.simulation.engine_workload import engine_workload
 from simulator.simulation.rejection import Rejected, rejections
 from simulator.simulation.scheduler_limits import limits, of_stage, stages
-from simulator.simulation.sent import sent
 from simulator.simulation.step_seconds import slope
 from simulator.workloads.workload import Requests, Workload
 
@@ -319,7 +319,7 @@ def bounds(scenario: Scenario) -> Bounds:
 
     Raises DoesNotFitError and WorkloadError as a simulation does.
     """
-    return Bounds(scenario, _drawn(sent(scenario.workload, scenario.deployment)))
+    return Bounds(scenario, _drawn(engine_workload(scenario.workload, scenario.deployment)))
 
 
 def _drawn(workload: Workload) -> Requests:

@@ -14,6 +14,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
 from simulator.models.layout import Layout
 from simulator.models.model import Model
+from simulator.reports.report import Report
 from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
@@ -105,14 +106,19 @@ class LoadLookup(NamedTuple):
     share_per_s: float
 
 
+def extra_watts(scenario: Scenario, report: Report, replicas: int) -> float:
+    """Return the power in watts of replicas beyond that of waiting devices; 0 where electricity is in the price."""
+    is_extra = any(each.usd_per_kwh for each in scenario.offers)
+    return replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
+
+
 def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastError:
     """Look something up, wherever this runs; an error is told, not raised."""
     try:
         if isinstance(asked, LoadLookup):
             scenario = asked.scenario
             report = scenario.report(scenario.workload.at_rate(asked.share_per_s))
-            is_extra = any(each.usd_per_kwh for each in scenario.offers)
-            busy_w = asked.replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
+            busy_w = extra_watts(scenario, report, asked.replicas)
             return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
         scenario = Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions)

@@ -18,6 +18,7 @@ from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError, WorkloadError
 from simulator.frames import Framed, frame
 from simulator.reports.report import Report
+from simulator.units import significant
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop, RecordedArrivals
 from simulator.workloads.workload import Workload
 
@@ -118,7 +119,7 @@ class Answer(Framed):
             tried = f"{_fewest(self.rate_per_s, self.capacity) + MOST_MORE} replicas"
             return f"no number up to {tried} keeps the SLO: {what_breaks(self.report)}; {where}"
         within = " within the SLO" if self.scenario.slo.bounds_s else ", without an SLO"
-        most = f"at most {self.capacity.rate_per_s:.3g} req/s per replica{within}"
+        most = f"at most {significant(self.capacity.rate_per_s)} req/s per replica{within}"
         asked = self.rate_per_s / self.replicas / self.capacity.rate_per_s
         return f"{most}, of which {asked:.0%} are asked; above it {self.capacity.breaks}; {where}"
 

@@ -14,8 +14,8 @@ from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, ServiceReport
 from simulator.errors import WorkloadError
 from simulator.simulation.autoscaler import Autoscaler
+from simulator.simulation.engine_workload import engine_workload
 from simulator.simulation.routers import Router
-from simulator.simulation.sent import sent
 from simulator.simulation.sessions import Sessions
 from simulator.workloads.workload import Workload
 
@@ -66,7 +66,7 @@ class FleetRates:
 
     def report(self, service: Service, load: Workload) -> ServiceReport:
         """Return what clients see of a load on a fleet."""
-        requests, clients = self.sessions.requests(sent(load, self.scenario.deployment))
+        requests, clients = self.sessions.requests(engine_workload(load, self.scenario.deployment))
         return service.report(requests, clients, self.scenario.slo)
 
     @property

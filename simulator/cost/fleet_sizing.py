@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.cost.bisection import bisect_first
-from simulator.errors import InfercastError, WorkloadError
+from simulator.errors import InfercastError, Setting, WorkloadError
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve
@@ -38,7 +38,7 @@ class GrowingLoad:
 
     def __post_init__(self) -> None:
         if not (self.months >= 1 and -1 < self.growth_per_month < math.inf):
-            given = f"months {self.months} with growth_per_month {self.growth_per_month:g}"
+            given = Setting("months", self.months), "with", Setting("growth_per_month", self.growth_per_month)
             raise InfercastError(given, "a plan has a month at least, and some load is left", "Give, say, 12 and 10%")
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.energy import host_watts
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Offer
 from simulator.hardware.purchases import Purchase, purchases
@@ -49,7 +49,7 @@ class Owner:
 
     def __post_init__(self) -> None:
         if self.lifetime_years < LEAST_YEARS:
-            given = f"lifetime_years {self.lifetime_years:g}"
+            given = Setting("lifetime_years", self.lifetime_years)
             raise InfercastError(given, "a machine is written off over some time", "Give, say, 5")
 
 

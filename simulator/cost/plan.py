@@ -23,7 +23,7 @@ from simulator.cost.fleet_rates import FleetRates
 from simulator.cost.fleet_sizing import KINDS, FleetKind, GrowingLoad, Scaling, Sizing
 from simulator.cost.packing import Packing
 from simulator.cost.scenario import Scenario
-from simulator.errors import InfercastError, WorkloadError
+from simulator.errors import Given, InfercastError, Setting, WorkloadError
 from simulator.frames import Framed, frame
 from simulator.reports.intervals import step_factors
 from simulator.simulation.autoscaler import Autoscaler
@@ -252,7 +252,7 @@ def plan(
     InfercastError for a negative headroom or number of spares, and where no offer has the devices of a replica.
     """
     if not (headroom >= 0 and spare >= 0):
-        given = f"headroom {headroom:g} with {spare} spare replicas"
+        given: Given = Setting("headroom", headroom), "with", Setting("spare", spare)
         raise InfercastError(given, "both are 0 or more", "Give, say, 20% and 1")
     if scenario.offers:
         scenario.packing(1)  # refuses, before anything is simulated

@@ -76,6 +76,24 @@ class Risk:
         """Return the replicas that steps at a quantile of their times call for."""
         return replicas_needed(self.found.scenario.at_quantile(quantile), self.load.rate_per_s, self.found.replicas)
 
+    @cached_property
+    def with_least_cache(self) -> int | None:
+        """Replicas with the KV cache smaller by the error of its plan, where it fits barely, else those predicted.
+
+        None where no number keeps the SLO then.
+        """
+        smaller = self.found.scenario.with_least_cache
+        if smaller is None:
+            return self.found.replicas
+        needed = replicas_needed(smaller, self.load.rate_per_s, self.found.replicas)
+        return needed and max(needed, self.found.replicas)
+
+    @property
+    def most(self) -> int | None:
+        """Replicas that are enough in all of CASES, and with the smaller cache; None where no number is."""
+        ends = (self.then, self.with_least_cache)
+        return None if None in ends else max(each for each in ends if each)
+
     @property
     def more(self) -> list[int]:
         """Replicas in those of CASES that take more than the prediction, fewest first."""

@@ -10,7 +10,7 @@ from simulator.arrays import Floats
 from simulator.cost.packing import Packing, ReplicaSize, replica_size
 from simulator.cost.spot import Interruptions, is_spot, rented
 from simulator.deployment.deployment import Deployment
-from simulator.deployment.memory import MemoryPlan, memory_plan
+from simulator.deployment.memory import CACHE_ERROR, MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import InfercastError
 from simulator.hardware.prices import Offer
@@ -20,11 +20,11 @@ from simulator.reports.slo import Slo
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, cold_start_s
 from simulator.simulation.engine_loop import Progress, Run
+from simulator.simulation.engine_workload import engine_workload
 from simulator.simulation.fleet import Fleet, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.replica import pool_of, simulate_replica
 from simulator.simulation.routers import Router
-from simulator.simulation.sent import sent
 from simulator.workloads.arrivals import OpenLoop, RecordedArrivals, Released
 from simulator.workloads.workload import Requests, Workload
 
@@ -67,7 +67,7 @@ def draws_for(requests: int) -> int:
 def drawn(workload: Workload, deployment: Deployment) -> list[Workload]:
     """Return a workload with each seed that it is simulated with: one where another seed makes the same requests."""
     draws = draws_for(workload.request_count)
-    if draws > 1 and not sent(workload, deployment).is_random:
+    if draws > 1 and not engine_workload(workload, deployment).is_random:
         draws = 1
     return [replace(workload, seed=workload.seed + each) for each in range(draws)]
 
@@ -232,7 +232,7 @@ class Scenario:
         """
         is_drawn_at_a_rate = not (workload.arrivals.concurrency or isinstance(workload.arrivals, RecordedArrivals))
         steady = is_drawn_at_a_rate and not self.whole_run
-        return self._simulate(sent(workload, self.deployment).requests(), progress, steady=steady)
+        return self._simulate(engine_workload(workload, self.deployment).requests(), progress, steady=steady)
 
     def rerun(self, report: Report, step_factor: float) -> Report:
         """Return the report of the same requests with every step time multiplied by `step_factor`.
@@ -256,17 +256,20 @@ class Scenario:
         return peak > NEARLY_FULL or (bool(steps.waiting.any()) and peak + one_more > 1.0)
 
     def rerun_with_cache(self, report: Report, share: float) -> Report:
-        """Return the report of the same requests with a KV cache that is larger by a share of the device's memory.
+        """Return the report of the same requests in the scenario `with_cache`; the same are left out as warm-up."""
+        return self.with_cache(share, int(report.run.requests.max_total_tokens))._rerun(report)
+
+    def with_cache(self, share: float, longest_tokens: int) -> "Scenario":
+        """Return the same scenario with a KV cache that is larger by a share of the device's memory.
 
         It stays large enough for the longest request, for a sequence of a set `max_model_len`, without which an engine
-        does not start, and for one block. The same requests are left out as warm-up.
+        does not start, and for one block.
         """
-        longest = max(int(report.run.requests.max_total_tokens), self.deployment.settings.max_model_len or 0)
+        longest = max(longest_tokens, self.deployment.settings.max_model_len or 0)
         layout = self.deployment.layout
         needed = (self.memory.blocks(longest) + 1) * layout.pp * layout.dp  # a rank holds its sequences whole
         least = min(0.0, (needed - self.memory.num_blocks) * self.memory.block_bytes / self.memory.total_bytes)
-        shifted = replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))
-        return shifted._rerun(report)
+        return replace(self, deployment=replace(self.deployment, cache_shift=max(share, least)))
 
     def _rerun(self, report: Report) -> Report:
         def rerun_one(before: Report) -> Report:
@@ -274,6 +277,13 @@ class Scenario:
             return replace(after, skipped=before.skipped, is_limited=before.is_limited, of_asked=before.of_asked)
 
         return replace(rerun_one(report), draws=tuple(map(rerun_one, report.draws)))
+
+    @property
+    def with_least_cache(self) -> "Scenario | None":
+        """It with a KV cache smaller by the error of its plan; None where that leaves half of it (`fits_barely`)."""
+        if not self.memory.fits_barely:
+            return None
+        return self.with_cache(-CACHE_ERROR, int(self.workload.requests().max_total_tokens))
 
     def with_steps(self, factor: float) -> "Scenario":
         """Return the same scenario with every step time multiplied by `factor`; itself where they are already."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.cost.bisection import bisect_first, bisect_rate, geometric_mean
+from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import Bounds
-from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, learned_of
-from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, what_breaks
+from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, extra_watts, learned_of
+from simulator.cost.capacity import LIGHTEST_SHARE, Answer, answer
 from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import Packing, replica_size
@@ -25,8 +25,8 @@ from simulator.reports.slo import Slo
 from simulator.workloads.workload import Workload
 
 MOST_REPLICAS = 10_000  # of an answer whose price does not rise with them
+ALONE = "even almost alone"  # why no number of replicas keeps the SLO
 SAME_PRICE = 1.01  # times the dollars per hour of another
-PROBES = 6  # halvings of the interval, in logarithms, of the highest rate of one replica
 Price = Callable[[Rental], float | None]  # dollars per hour; None: no price
 OffersOf = Callable[[Hardware, int], tuple[Offer, ...]]  # of a device, for a replica of so many
 Rank = tuple[bool, float, int]  # without a price; $/h, or devices where there is no price; order among equals
@@ -77,38 +77,35 @@ def priced_target(
 
 @dataclass(frozen=True)
 class Solution:
-    """A candidate with the least number of replicas that keeps the SLO, one of them simulated at its share.
+    """A candidate with its answer: the least number of replicas that keeps the SLO, and the highest rate of one.
 
     `busy_w`: power in watts of all of them beyond that of waiting devices; 0 where electricity is in the price.
     """
 
     candidate: Candidate
-    scenario: Scenario
-    replicas: int
-    report: Report
+    answer: Answer
     usd_per_hour: float | None
     bounds: Bounds
     busy_w: float = 0.0
 
+    @property
+    def scenario(self) -> Scenario:
+        """One replica and the load that was asked about."""
+        return self.answer.scenario
+
+    @property
+    def replicas(self) -> int:
+        """How many of them the asked rate takes."""
+        return self.answer.replicas
+
+    @property
+    def report(self) -> Report:
+        """One replica, simulated at its share."""
+        return self.answer.report
+
     def price(self, load: Target, replicas: int) -> float | None:
         """Return the dollars per hour of so many replicas under the same load; None without a price."""
         return load.price(self.candidate.rental(replicas, self.scenario.start_s, self.busy_w))
-
-    def capacity(self, rate_per_s: float) -> Capacity:
-        """Return the highest rate of one replica within the SLO that PROBES simulations find, above its share of one.
-
-        `rate_per_s`: asked of all replicas. The highest rate that has a steady state at all bounds it from above.
-        """
-        bracket = (rate_per_s / self.replicas, self.report), (self.bounds.most_per_s, self.report)
-        (low, best), (_, failed) = bisect_rate(
-            lambda middle: self.scenario.report(self.scenario.workload.at_rate(middle)),
-            lambda report: report.meets_slo,
-            bracket,
-            PROBES,
-            geometric_mean,
-        )
-        never = failed is self.report
-        return Capacity(low, best, "nothing breaks in so short a workload" if never else what_breaks(failed))
 
 
 @dataclass
@@ -124,6 +121,7 @@ class SearchNode:
     busy_w: float = 0.0
     step: int = 1
     bounds: Bounds | None = None
+    answer: Answer | None = None
     error: InfercastError | None = None
     never: str = ""  # why no number of replicas keeps the SLO
 
@@ -140,7 +138,24 @@ class SearchNode:
         else:
             self.low, self.step = tried.replicas, 2 * self.step
             if tried.share_per_s <= LIGHTEST_SHARE * self.bounds.most_per_s:
-                self.never = "even almost alone"
+                self.never = ALONE
+
+    def settle(self, rate_per_s: float) -> None:
+        """Search the highest rate of a replica, as `cost` does: it may say that the asked one takes more of them.
+
+        `Search` looks at the asked requests alone, which may be too few for a queue to build up.
+        """
+        assert self.bounds is not None  # noqa: S101  what is decided was bounded before
+        try:
+            self.answer = answer(self.bounds.scenario, rate_per_s)
+        except InfercastError as error:
+            self.error = error
+            return
+        if not self.answer.replicas:
+            self.never = ALONE
+        elif self.answer.replicas > self.replicas:
+            self.low, self.replicas = self.answer.replicas - 1, self.answer.replicas
+            self.busy_w = extra_watts(self.answer.scenario, self.answer.report, self.replicas)
 
     @property
     def is_out(self) -> bool:
@@ -154,9 +169,10 @@ class Search:
 
     A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
     then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
-    More replicas never cost less. So when the lowest bound of all belongs to a candidate that is decided, nothing left
-    can cost less, and it is the next best: an exhaustive search finds the same. Of one device only the best candidate
-    is an answer, since the others are the same offer with another layout or format.
+    More replicas never cost less. What is decided is answered as `cost` answers it (`capacity.answer`), and if that
+    takes more replicas it waits for its turn again. So when the lowest bound of all belongs to a candidate that is
+    decided, nothing left can cost less, and it is the next best: an exhaustive search finds the same. Of one device
+    only the best candidate is an answer, since the others are the same offer with another layout or format.
 
     `top`: how many answers are wanted. `executor` expands as many nodes side by side as it has workers. `quantile`: of
     the measurements, the share whose steps take less than those searched with. `found` and `least_usd_left` may be read
@@ -236,8 +252,10 @@ class Search:
             elif expanding:  # it may not be the best: those that are expanded had lower bounds
                 heapq.heappush(self._heap, entry)
                 return
+            elif node.answer:
+                self._take(node, node.answer)
             else:
-                self._take(node)
+                self._settle(node)
 
     def _is_alike(self, candidate: Candidate, rank: Rank) -> bool:
         """Whether an answer has the same model and device; those that may cost the same are noted."""
@@ -249,12 +267,16 @@ class Search:
                 return True
         return False
 
-    def _take(self, node: SearchNode) -> None:
+    def _settle(self, node: SearchNode) -> None:
+        try:
+            node.settle(self.load.rate_per_s)
+        finally:  # an interrupt leaves a state that can be read
+            self._sort_in(node)
+
+    def _take(self, node: SearchNode, found: Answer) -> None:
         assert node.bounds  # noqa: S101  a decided candidate was bounded, then simulated
-        candidate, scenario = node.candidate, node.bounds.scenario
-        report = scenario.report(scenario.workload.at_rate(self.load.rate_per_s / node.replicas))
-        usd = self.load.price(candidate.rental(node.replicas, scenario.start_s, node.busy_w))
-        self.found.append(Solution(candidate, scenario, node.replicas, report, usd, node.bounds, node.busy_w))
+        usd = self.load.price(node.candidate.rental(node.replicas, found.scenario.start_s, node.busy_w))
+        self.found.append(Solution(node.candidate, found, usd, node.bounds, node.busy_w))
 
     def _sort_in(self, node: SearchNode) -> None:
         if node.is_out:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.cost.packing import Packing, ReplicaSize, packed
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.hardware.prices import Offer
 from simulator.profile import Figure, Source
 
@@ -44,7 +44,7 @@ class Interruptions:
     def __post_init__(self) -> None:
         for name, usual in (("interrupted_per_month", 0.15), ("availability", 0.999)):
             if not 0 <= (value := getattr(self, name)) < 1:
-                raise InfercastError(f"{name} {value:g}", "it is a share below 1", f"Give, say, {usual:g}")
+                raise InfercastError(Setting(name, value), "it is a share below 1", f"Give, say, {usual:g}")
 
     @property
     def per_hour(self) -> float:
@@ -102,7 +102,7 @@ def spot_packed(
         found = packed(size, replicas + spare, every)
         if up(found, replicas, up_share) >= spot.availability:
             return found
-    given = f"availability {spot.availability:g} on spot instances that are up {up_share:.3%} of the time"
+    given = Setting("availability", spot.availability), f"on spot instances that are up {up_share:.3%} of the time"
     because = f"{MOST_SPARE} spare replicas do not reach it"
     raise InfercastError(given, because, "Give a lower --availability, or --price on-demand")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simulator.engines.device_kernels import DeviceKernels
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.frames import Framed, frame
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
@@ -57,11 +57,11 @@ class Training(Framed):
     def __post_init__(self) -> None:
         for name in ("parameters", "tokens", "peak_flops_per_s", "mfu"):
             if not 0 < getattr(self, name) < float("inf"):
-                given, because = f"{name} {getattr(self, name):g}", "it is a finite number above 0"
+                given, because = Setting(name, getattr(self, name)), "it is a finite number above 0"
                 usual = {"parameters": 8e9, "tokens": 1.5e13, "peak_flops_per_s": 1e15, "mfu": 0.4}[name]
                 raise InfercastError(given, because, f"Give, say, {usual:g}")
         if self.mfu > 1:
-            raise InfercastError(f"mfu {self.mfu:g}", "it is a share of the peak, up to 1", "Give, say, 0.4")
+            raise InfercastError(Setting("mfu", self.mfu), "it is a share of the peak, up to 1", "Give, say, 0.4")
 
     @property
     def flops(self) -> float:

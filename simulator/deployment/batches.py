@@ -7,7 +7,7 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.deployment.deployment import Deployment
-from simulator.errors import WorkloadError
+from simulator.errors import Setting, WorkloadError
 from simulator.limits import is_whole, refuse_beyond_memory
 from simulator.models.operations import Array, Counts, Span, pairs
 
@@ -31,12 +31,12 @@ class Batch:
     def __post_init__(self) -> None:
         for name in ("size", "prompt_tokens", "output_tokens"):
             if not is_whole(getattr(self, name)) or getattr(self, name) < 1:
-                given = f"{name.replace('_', ' ')} {getattr(self, name)!r}"
+                given = Setting(name, getattr(self, name))
                 because = "a batch has whole requests and tokens, at least one each way"
                 raise WorkloadError(given, because, "Give 1 or more")
         refuse_beyond_memory(f"{self.output_tokens:,} output tokens", 100.0 * self.output_tokens, "Give fewer")
         if not is_whole(self.context_tokens) or self.context_tokens < 0:
-            given = f"context of {self.context_tokens!r} tokens"
+            given = Setting("context_tokens", self.context_tokens)
             raise WorkloadError(given, "a cache holds whole tokens, and no fewer than none", "Give 0 or more")
 
     @property

@@ -72,7 +72,7 @@ def block_tokens(deployment: Deployment, groups: Groups) -> int:
     784
     """
     if not any(deployment.device_part.attention_layers):
-        return deployment.context_tokens
+        return deployment.max_model_len
     size = int(deployment.engine.block_size)
     if not groups.recurrent:
         return size
@@ -86,7 +86,7 @@ def block_tokens(deployment: Deployment, groups: Groups) -> int:
 def slot_tokens(deployment: Deployment, cache_bytes: float) -> int:
     """Return the tokens that each slot reserves: max_model_len, or as many as fit, up to the model's context."""
     asked = deployment.settings.max_model_len or deployment.engine.context_tokens(deployment.hardware)
-    longest = deployment.context_tokens
+    longest = deployment.max_model_len
     if asked is not None:
         return min(asked, longest)
 

@@ -27,7 +27,7 @@ from simulator.deployment.weight_files import refuse_unreadable
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import Engine, load_engine, usual_engine
 from simulator.engines.overheads import NO_OVERHEADS, Overheads
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import Given, InfercastError, NotModelledError, Setting
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
@@ -60,19 +60,22 @@ class Deployment:
     def __post_init__(self) -> None:
         context = self.settings.max_model_len
         if context is not None and context > self.model.max_context_tokens:
-            given, limit = f"max_model_len {context}", self.model.max_context_tokens
-            raise InfercastError(given, f"{self.model.id} handles {limit} tokens", f"Give {limit} or less")
+            limit = self.model.max_context_tokens
+            because = f"{self.model.id} handles {limit} tokens"
+            raise InfercastError(Setting("max_model_len", context), because, f"Give {limit} or less")
         self._refuse_platform()
         self.hardware.nodes(self.layout.ep)  # refuses uneven ones
         if self.hardware.nodes(self.tp) > 1 and self.engine.splits_rows:
-            given, because = f"{self.engine.id} with tp {self.tp}", "it splits rows of matrices within a node"
+            given: Given = f"{self.engine.id} with", Setting("tp", self.tp)
+            because = "it splits rows of matrices within a node"
             raise NotModelledError(given, because, f"Give --tp {self.hardware.node_devices}, and --pp for more devices")
         if self.layout.pp > len(self.model.layer_names):
-            given, layers = f"pp {self.layout.pp}", len(self.model.layer_names)
+            given, layers = Setting("pp", self.layout.pp), len(self.model.layer_names)
             because = f"each stage has a layer at least, and {self.model.id} has {layers}"
             raise InfercastError(given, because, f"Give --pp {layers} or less")
         if self.max_num_seqs > self.max_num_batched_tokens * self.layout.pp:  # stages share the sequences
-            given = f"max_num_seqs {self.max_num_seqs} with max_num_batched_tokens {self.max_num_batched_tokens}"
+            budget = Setting("max_num_batched_tokens", self.max_num_batched_tokens)
+            given = Setting("max_num_seqs", self.max_num_seqs), "with", budget
             raise InfercastError(given, "a step computes one token per sequence at least", MORE_TOKENS)
         refuse_drafts(self.draft_tokens, self.engine, self.layout, self.max_num_batched_tokens)
         self._refuse_steps_at_once()
@@ -99,7 +102,7 @@ class Deployment:
         """Refuse what vLLM refuses beside num_scheduler_steps (engine/arg_utils.py), and what is not modelled."""
         if self.engine.num_scheduler_steps == 1:
             return
-        given = f"num_scheduler_steps {self.engine.num_scheduler_steps} in {self.engine.id}"
+        given = Setting("num_scheduler_steps", self.engine.num_scheduler_steps), f"in {self.engine.id}"
         if self.draft_tokens:
             raise InfercastError(given, "vLLM refuses it beside speculative decoding", "Leave one of them out")
         if self.engine.policy != "prompts-first" or self.engine.chunked_prefill or self.layout.pp > 1:
@@ -165,7 +168,7 @@ class Deployment:
         return self.settings.speculation.tokens_per_step if self.settings.speculation else 1.0
 
     @property
-    def context_tokens(self) -> int:
+    def max_model_len(self) -> int:
         """Most tokens of a sequence: max_model_len, else the engine's default, up to the model's context."""
         given = self.settings.max_model_len or self.engine.context_tokens(self.hardware)
         return min(given or self.model.max_context_tokens, self.model.max_context_tokens)
@@ -187,7 +190,7 @@ class Deployment:
         """
         default = self.engine.rank_tokens(self.hardware, self.layout.dp)
         if not self.engine.chunked_prefill:
-            default = max(default, min(self.context_tokens, LONGEST_WHOLE_PROMPT))
+            default = max(default, min(self.max_model_len, LONGEST_WHOLE_PROMPT))
         return (self.settings.max_num_batched_tokens or default) * self.layout.dp
 
     @property
@@ -283,7 +286,7 @@ class Deployment:
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=loaded_token_s(self.model, self.hardware, self.layout, offload, light=self.light),
             host_cost=host_cost(self.hardware, engine, offload, light=self.light) if on_host else None,
-            context_tokens=self.context_tokens,
+            context_tokens=self.max_model_len,
         )
         if self.light:
             return found

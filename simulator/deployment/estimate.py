@@ -283,9 +283,9 @@ def estimate(deployment: Deployment, batch: Batch, *, assume_fits: bool = False)
 def _refuse_too_large(plan: MemoryPlan, batch: Batch) -> None:
     deployment, total = plan.deployment, batch.cached_tokens + 1
     given = f"{batch} on {deployment}"
-    if total > plan.context_tokens:
+    if total > plan.max_model_len:
         longer = f", or --max-model-len {total}" if total <= deployment.model.max_context_tokens else ""
-        because = f"a sequence has {plan.context_tokens:,} tokens at most"
+        because = f"a sequence has {plan.max_model_len:,} tokens at most"
         raise InfercastError(given, because, f"Give shorter lengths{longer}")
     slots = deployment.engine.is_reserved and batch.size > plan.max_num_seqs  # as few as it was told to have
     fit = plan.sequences(batch.cached_tokens)

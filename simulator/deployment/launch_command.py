@@ -133,7 +133,7 @@ def _longest(deployment: Deployment) -> int | None:
     vLLM does not start where one sequence of the whole context has no room in its cache.
     """
     held = memory_plan(deployment).max_context_tokens
-    return deployment.settings.max_model_len or (held if held < deployment.context_tokens else None)
+    return deployment.settings.max_model_len or (held if held < deployment.max_model_len else None)
 
 
 def _vllm(deployment: Deployment) -> Words:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from simulator.deployment.weight_files import refuse_cache, weight_format
 from simulator.engines.engine import Engine
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import InfercastError, NotModelledError, Setting
 from simulator.hardware.hardware import Hardware
 from simulator.models.format_names import cache_format, named_format
 from simulator.models.layout import Layout
@@ -63,7 +63,7 @@ def default_layout(
     """
     if isinstance(dtypes, str) or len(dtypes) != 2:
         because = "they are two formats, of the weights and of the KV cache"
-        raise InfercastError(f"dtypes {dtypes!r}", because, 'Give, say, ("fp8", ""): "" is the checkpoint\'s own')
+        raise InfercastError(Setting("dtypes", dtypes), because, 'Give, say, ("fp8", ""): "" is the checkpoint\'s own')
     refuse_degrees_of_experts(model, ep, dp)
     weights, cached = model.checkpoint_format(named_format(dtypes[0])), cache_format(dtypes[1])
     return Layout(tp, pp, ep, weights or model.weight_dtype, cached or model.dtype, model.dtype, dp)
@@ -74,7 +74,9 @@ def refuse_degrees_of_experts(model: Model, ep: int, dp: int) -> None:
     if model.is_routed:
         return
     if dp > 1:
-        given, because = f"dp {dp} for {model.id}", "ranks of a model without experts are replicas"
+        given = Setting("dp", dp), f"for {model.id}"
+        because = "ranks of a model without experts are replicas"
         raise NotModelledError(given, because, f"Leave dp out; `infercast fleet --replicas {dp}` simulates them")
     if ep > 1:
-        raise NotModelledError(f"ep {ep} for {model.id}", "the model has no experts to spread", "Leave ep out")
+        given = Setting("ep", ep), f"for {model.id}"
+        raise NotModelledError(given, "the model has no experts to spread", "Leave ep out")

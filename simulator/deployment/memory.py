@@ -150,15 +150,15 @@ class MemoryPlan(Framed):
         return self.groups.full * full + self.groups.limited * min(full, self.window_blocks)
 
     @property
-    def context_tokens(self) -> int:
+    def max_model_len(self) -> int:
         """Most tokens of a sequence that the model, the user or a reserved slot allows, whether they fit or not."""
-        limit = self.deployment.context_tokens
+        limit = self.deployment.max_model_len
         return min(limit, self.block_size) if self.deployment.engine.is_reserved else limit
 
     @property
     def max_context_tokens(self) -> int:
         """Most tokens of a sequence that is allowed and whose KV cache fits, on its rank, if it runs alone."""
-        return bisect_right(range(1, self.context_tokens + 1), self.rank_blocks, key=self.blocks)
+        return bisect_right(range(1, self.max_model_len + 1), self.rank_blocks, key=self.blocks)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the parts of one device's memory: column `bytes`, indexed by part; they add up to the total."""

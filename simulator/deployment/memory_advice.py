@@ -10,7 +10,7 @@ from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.offload import NO_OFFLOAD, Offload, host_of
 from simulator.deployment.sharding import scaled_hardware
 from simulator.deployment.weight_files import cache_formats, narrower_formats
-from simulator.errors import DoesNotFitError, InfercastError
+from simulator.errors import DoesNotFitError, Given, InfercastError, Setting
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.layout import Layout
 from simulator.models.number_formats import number_format
@@ -39,14 +39,15 @@ def refuse_misfit(plan: MemoryPlan) -> None:
         raise DoesNotFitError(str(deployment), _shortage(plan), partial(_advice, deployment))
     if plan.num_blocks > plan.blocks_that_fit:
         asked, fit = plan.num_blocks + 1, plan.blocks_that_fit + 1  # of the flag: one is vLLM's null block
-        given, because = f"{deployment} with {asked:,} cache blocks", f"{fit:,} fit"
+        given: Given = f"{deployment} with {asked:,} cache blocks"
+        because = f"{fit:,} fit"
         raise DoesNotFitError(given, because, f"Give --num-gpu-blocks-override {fit} or less")
     if deployment.engine.is_reserved and plan.max_num_seqs > plan.num_blocks:
         given = f"{deployment} with {plan.max_num_seqs} slots of {plan.block_size:,} tokens"
         because = f"each slot reserves its context, and {plan.num_blocks} such slots fit"
         raise DoesNotFitError(given, because, "Give a smaller --max-num-seqs or --max-model-len")
     if settings.max_model_len is not None and plan.max_context_tokens < settings.max_model_len:
-        given = f"{deployment} with max_model_len {settings.max_model_len}"
+        given = f"{deployment} with", Setting("max_model_len", settings.max_model_len)
         because = f"the cache holds one sequence of {plan.max_context_tokens:,} tokens at most"
         shorter = f"Give --max-model-len {plan.max_context_tokens}"
         raise DoesNotFitError(given, because, lambda: f"{shorter}. {_advice(deployment)}")
@@ -163,6 +164,6 @@ def _plan_with(deployment: Deployment, flags: Flags) -> MemoryPlan | None:
         return None
     if changed.tp > deployment.tp and changed.hardware.node_devices == 1:
         return None
-    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.context_tokens)
+    needed = changed.settings.max_model_len or min(USABLE_TOKENS, changed.max_model_len)
     enough = plan.max_context_tokens >= needed
     return plan if plan.blocks_that_fit >= max(1, changed.settings.num_blocks or 1) and enough else None

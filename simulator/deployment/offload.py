@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.engines.engine import Engine
-from simulator.errors import InfercastError, NotModelledError
+from simulator.errors import Given, InfercastError, NotModelledError, Setting
 from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.blocks import Repeat
 from simulator.models.layout import Layout
@@ -48,11 +48,12 @@ class Offload:
         if self.weight_bytes < 0 or self.cache_bytes < 0:
             raise InfercastError("a negative offload", "bytes are 0 or more", "Give 0 or more")
         if self.gpu_layers is not None and self.gpu_layers < 1:
-            given = f"gpu_layers {self.gpu_layers}"
+            given: Given = Setting("gpu_layers", self.gpu_layers)
             raise InfercastError(given, "the device computes a layer at least", "Name the CPU as the device instead")
         if self.weight_bytes and self.gpu_layers is not None:
             because = "weights are either copied to the device or multiplied by the CPU"
-            given = f"weight_bytes {self.weight_bytes:g} with gpu_layers {self.gpu_layers}"
+            layers = Setting("gpu_layers", self.gpu_layers)
+            given = Setting("weight_bytes", self.weight_bytes), "with", layers
             raise InfercastError(given, because, "Give one of the two")
 
 
@@ -73,7 +74,8 @@ def host_layers(model: Model, offload: Offload) -> tuple[str, ...]:
 def refuse_layers_on_host(model: Model, engine: Engine, offload: Offload) -> None:
     """Raise NotModelledError for layers on the CPU in a product that has no such kernels."""
     if host_layers(model, offload) and engine.reads and not engine.is_built_on_ggml:
-        given, because = f"gpu_layers {offload.gpu_layers} in {engine.id}", "it computes no layers on the CPU"
+        given = Setting("gpu_layers", offload.gpu_layers), f"in {engine.id}"
+        because = "it computes no layers on the CPU"
         raise NotModelledError(given, because, "Give --cpu-offload-gb instead, or --engine llama.cpp")
 
 
@@ -92,7 +94,7 @@ def offloaded_ops(model: Model, layout: Layout, offload: Offload) -> tuple[Op, .
     """
     on_cpu = host_layers(model, offload)
     if on_cpu and layout.devices > 1:
-        given = f"gpu_layers {offload.gpu_layers} on {layout.devices} devices"
+        given = Setting("gpu_layers", offload.gpu_layers), f"on {layout.devices} devices"
         raise NotModelledError(given, "layers on the CPU are modelled beside one device", "Use one device")
     ops = device_part(model, offload).ops(layout)
     if on_cpu:
@@ -117,7 +119,7 @@ def _copies(model: Model, layout: Layout, weight_bytes: float) -> tuple[Op, ...]
     whole = layer_bytes(model, layout)
     if weight_bytes > whole * (1 + 1e-9):
         because = f"the layers hold {gibibytes(whole)} on each device"
-        raise InfercastError(f"weight_bytes {weight_bytes:g}", because, "Give less")
+        raise InfercastError(Setting("weight_bytes", weight_bytes), because, "Give less")
     share = weight_bytes / whole
     copies = [Op(name="weights from the host", rate="host_link", weight_bytes=share * dense)]
     for experts, each in routed.items():

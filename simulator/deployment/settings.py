@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from simulator.deployment.offload import NO_OFFLOAD, Offload
 from simulator.deployment.speculation import Speculation
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.limits import is_whole
 
 
@@ -43,9 +43,9 @@ class Settings:
             value = getattr(self, name)
             if value is not None and (not is_whole(value) or value < 1):
                 because = "it is a whole number of at least 1"
-                raise InfercastError(f"{name} {value}", because, "Give another, or leave it out")
+                raise InfercastError(Setting(name, value), because, "Give another, or leave it out")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            given = f"memory_fraction {self.memory_fraction:g}"
+            given = Setting("memory_fraction", self.memory_fraction)
             raise InfercastError(given, "it is a share above 0 and up to 1", "Give, say, 0.9")
         if isinstance(self.changes, str):
-            raise InfercastError(f"changes {self.changes!r}", "they are several", f"Give ({self.changes!r},)")
+            raise InfercastError(Setting("changes", self.changes), "they are several", f"Give ({self.changes!r},)")

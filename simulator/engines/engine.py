@@ -19,7 +19,7 @@ from simulator.engines.platforms import Platform
 from simulator.engines.refused import refuse_known
 from simulator.engines.static_cache import StaticCache
 from simulator.engines.static_reserve import StaticReserve
-from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.errors import NotModelledError, ProfileError, Setting, nearest
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import Files
 from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, joined
@@ -146,7 +146,7 @@ class Engine(Profile):
     masked_chunks: MaskedChunks | None = None  # none: attention reads nothing before a chunk
     static_cache: StaticCache | None = None  # none: the cache grows with its sequences
     graph_capture: GraphCapture = GraphCapture()
-    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/sent.py)
+    drift_tokens: Whole = NO_DRIFT  # by which equal requests of a closed loop drift apart (simulation/engine_workload)
     gathered_steps: Annotated[int, Field(ge=0)] = 0  # for which a prompt waits for others before it is computed
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
     pads_heads: bool = False  # heads of zeros are added until every core has as many
@@ -230,7 +230,7 @@ class Engine(Profile):
         other = load_engine(self.kernels_of)
         if other.kernels_of:
             because = f"{other.id} runs the kernels of {other.kernels_of} itself"
-            raise ProfileError(f"kernels_of {self.kernels_of} in {self.id}", because, "Name that one")
+            raise ProfileError((Setting("kernels_of", self.kernels_of), f"in {self.id}"), because, "Name that one")
         return other.kernels_on(hardware)
 
     def overheads_on(self, hardware: Hardware) -> Overheads:
@@ -301,8 +301,8 @@ def load_engine(name: str) -> Engine:
         refuse_known(name)
         if stated is None or stated[1] not in engines.values():
             raise
-    preset = engine_of(stated[1], stated[2]).id
-    raise ProfileError(f"engine {name!r}", f"no preset is of version {stated[2]}", f"Give {preset}, the nearest to it")
+    remedy = f"Give {engine_of(stated[1], stated[2]).id}, the nearest to it"
+    raise ProfileError(Setting("engine", name), f"no preset is of version {stated[2]}", remedy)
 
 
 def engine_of(name: str, version: str) -> Engine:

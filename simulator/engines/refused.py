@@ -2,7 +2,7 @@
 
 import re
 
-from simulator.errors import refuse_matching
+from simulator.errors import Setting, refuse_matching
 
 NEAREST = (
     "Give an engine of the library (`infercast profiles engines`), and correct it by own measurements:"
@@ -90,4 +90,4 @@ def refuse_known(name: str) -> None:
     ...     error.because
     'it sends requests to replicas of an engine'
     """
-    refuse_matching(f"engine {name!r}", name.strip(), PATTERNS)
+    refuse_matching(Setting("engine", name), name.strip(), PATTERNS)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from simulator.errors import NotModelledError, ProfileError
+from simulator.errors import NotModelledError, ProfileError, Setting
 from simulator.files import named_file
 from simulator.hardware.achievable import Achievable, PeakName
 from simulator.hardware.device_names import branded, counted, spellings, vendor_of
@@ -164,7 +164,7 @@ def _device(name: str) -> tuple[Path, int]:
         return _device(several_of[0])
     if several_of:
         remedy = f"Give {several_of[0]} and the devices of a replica, say --tp {several_of[1]}"
-        raise ProfileError(f"hardware {name!r}", "it counts devices", remedy)
+        raise ProfileError(Setting("hardware", name), "it counts devices", remedy)
     vendor = vendor_of(name)
     is_cpu = bool(re.match(r"cpu\b", name.strip(), re.IGNORECASE))
     for each, gigabytes in spellings(name):
@@ -175,7 +175,8 @@ def _device(name: str) -> tuple[Path, int]:
     if any(not size for _, size in several.values()):  # a name with the memory says more than one without
         several = {each: (found, size) for each, (found, size) in several.items() if not size}
     if len(several) > 1:
-        raise ProfileError(f"hardware {name!r}", "several devices have that number", f"Give {' or '.join(several)}")
+        remedy = f"Give {' or '.join(several)}"
+        raise ProfileError(Setting("hardware", name), "several devices have that number", remedy)
     if several:
         [(found, gigabytes)] = several.values()
         return found.path, _size(found, name, gigabytes)
@@ -214,7 +215,7 @@ def _size(hardware: Hardware, name: str, gigabytes: int) -> int:
         return gigabytes
     sizes = ", ".join(f"{each:.0f}" for each in sorted({*hardware.sold_with_gb, own}))
     remedy = f"Give {hardware.id}, or a profile of your own"
-    raise ProfileError(f"hardware {name!r}", f"{hardware.name} has {sizes} GB in this library", remedy)
+    raise ProfileError(Setting("hardware", name), f"{hardware.name} has {sizes} GB in this library", remedy)
 
 
 def _of_size(hardware: Hardware, gigabytes: int) -> Hardware:

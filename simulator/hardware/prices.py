@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from simulator.day import today
-from simulator.errors import InfercastError, ProfileError, nearest
+from simulator.errors import InfercastError, ProfileError, Setting, nearest
 from simulator.hardware.hardware import KIND as HARDWARE
 from simulator.hardware.hardware import device_path
 from simulator.profile import Profile, Strict, UsdPerHour, find
@@ -118,7 +118,7 @@ class Terms:
     def __post_init__(self) -> None:
         if self.commitment not in get_args(Commitment):
             remedy = nearest(self.commitment, get_args(Commitment))
-            raise InfercastError(f"commitment {self.commitment!r}", "no price is of such a kind", remedy)
+            raise InfercastError(Setting("commitment", self.commitment), "no price is of such a kind", remedy)
         for globs in (self.providers, self.regions):
             if isinstance(globs, str):
                 raise InfercastError(f"{globs!r}", "providers and regions are several", f"Give ({globs!r},)")

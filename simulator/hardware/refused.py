@@ -2,7 +2,7 @@
 
 import re
 
-from simulator.errors import refuse_matching
+from simulator.errors import Setting, refuse_matching
 from simulator.hardware.device_names import VENDOR
 
 OWN = "Compare with a device that has an engine here (`infercast profiles hardware`)"
@@ -176,4 +176,4 @@ def refuse_known(name: str) -> None:
     ('it is an instance of AWS', 'Give l4')
     """
     for each in dict.fromkeys((name.strip(), VENDOR.sub("", name.strip(), count=1))):
-        refuse_matching(f"hardware {name!r}", each, _PATTERNS)
+        refuse_matching(Setting("hardware", name), each, _PATTERNS)

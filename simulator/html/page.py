@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.files import write_whole
 
 ENDINGS = (".html", ".htm")
@@ -147,4 +147,4 @@ def refuse_ending(path: Path | None) -> None:
     """Raise InfercastError where the file of a page would not open in a browser: before anything is computed."""
     if path is not None and path.suffix.lower() not in ENDINGS:
         because = "its ending is not that of a web page"
-        raise InfercastError(f"page {path}", because, f"Use {path.with_suffix('.html').name}")
+        raise InfercastError(Setting("page", path), because, f"Use {path.with_suffix('.html').name}")

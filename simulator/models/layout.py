@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from simulator.errors import NotModelledError, ProfileError
+from simulator.errors import Given, NotModelledError, ProfileError, Setting
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Op
 
@@ -78,13 +78,13 @@ class Layout:
             number_format(name)
         for name, degree in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp)):
             if degree < 1:
-                raise ProfileError(f"{name} {degree}", "a parallel degree is at least 1", f"Give {name} 1 or more")
+                raise ProfileError(Setting(name, degree), "a parallel degree is at least 1", f"Give {name} 1 or more")
         group = self.tp * self.dp
         if self.dp > 1 and self.ep != group:
-            given = f"ep {self.ep} with tp {self.tp} and dp {self.dp}"
+            given: Given = Setting("ep", self.ep), "with", Setting("tp", self.tp), "and", Setting("dp", self.dp)
             raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", f"Give ep {group}")
         if self.ep not in (1, group):
-            given = f"ep {self.ep} with tp {self.tp}"
+            given = Setting("ep", self.ep), "with", Setting("tp", self.tp)
             advice = f"Give ep 1 or {self.tp}" if self.tp > 1 else f"Give ep 1, or tp {self.ep} too"
             raise NotModelledError(given, "experts lie on 1 or on tp devices", advice)
 
@@ -124,5 +124,6 @@ class Layout:
     def share(self, heads: int, what: str) -> int:
         """Return `heads` / tp, the share of one device. Raises NotModelledError if tp does not divide them."""
         if heads % self.tp:
-            raise NotModelledError(f"tp {self.tp}", f"{heads} {what} do not divide by it", f"Give a divisor of {heads}")
+            because = f"{heads} {what} do not divide by it"
+            raise NotModelledError(Setting("tp", self.tp), because, f"Give a divisor of {heads}")
         return heads // self.tp

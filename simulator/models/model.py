@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field, model_validator
 
-from simulator.errors import NotModelledError, ProfileError, nearest
+from simulator.errors import NotModelledError, ProfileError, Setting, nearest
 from simulator.models.architecture import Architecture
 from simulator.models.blocks import NORM_TRAFFIC, Block, Repeat
 from simulator.models.format_names import ending
@@ -321,8 +321,8 @@ def _find(name: str) -> Path:
         with suppress(OSError):  # a name that is too long for a file
             config = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
             if config.suffix == ".json":
-                imported = f"`infercast import-model {config}`, then --model and the file that it names"
-                raise ProfileError(f"model {name!r}", "a config.json is no profile yet", f"Say {imported}") from None
+                remedy = f"Say `infercast import-model {config}`, then --model and the file that it names"
+                raise ProfileError(Setting("model", name), "a config.json is no profile yet", remedy) from None
         raise
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from simulator.errors import NotModelledError
+from simulator.errors import NotModelledError, Setting
 from simulator.models.layout import Layout, Part
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Op
@@ -59,7 +59,7 @@ def all_reduce(name: str, hidden: int, layout: Layout) -> Ops:
 def whole_experts(experts: int, layout: Layout) -> int:
     """Return the experts on each of ep devices. Raises NotModelledError if ep does not divide them."""
     if experts % layout.ep:
-        given = f"ep {layout.ep}"
+        given = Setting("ep", layout.ep)
         raise NotModelledError(given, f"{experts} experts do not divide by it", f"Give a divisor of {experts}")
     return experts // layout.ep
 

@@ -2,7 +2,7 @@
 
 import re
 
-from simulator.errors import refuse_matching
+from simulator.errors import Setting, refuse_matching
 
 OTHERS = "Choose a model that writes text token by token: `infercast profiles` lists all"
 LAYERS = "Choose another model: `infercast profiles` lists all"
@@ -58,4 +58,4 @@ def refuse_known(name: str) -> None:
     ...     error.because
     'it is an encoder and a decoder, and decoders alone are modelled'
     """
-    refuse_matching(f"model {name!r}", name.rstrip("/").rpartition("/")[2], PATTERNS)
+    refuse_matching(Setting("model", name), name.rstrip("/").rpartition("/")[2], PATTERNS)

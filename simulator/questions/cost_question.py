@@ -126,13 +126,18 @@ AT_LOAD = (
 
 
 def capacity_ends(scenario: Scenario, highest: float, level: float) -> list[float]:
-    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps."""
+    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps.
+
+    And with a smaller KV cache where it fits barely.
+    """
 
     def capacity_per_s(step_factor: float) -> float:
         return capacity(scenario.with_steps(step_factor)).rate_per_s
 
     prediction = PredictionRange(scenario.deployment, "open_loop", level, highest, capacity_per_s)
-    return [min(highest, *prediction.others), max(highest, *prediction.others)]
+    smaller = scenario.with_least_cache
+    others = [*prediction.others, *([capacity(smaller).rate_per_s] if smaller else [])]
+    return [min(highest, *others), max(highest, *others)]
 
 
 def _capacity_intervals(found: Answer, row: Row, ends_per_s: list[float]) -> Row:

@@ -10,6 +10,7 @@ from simulator.reports.arrival_load import RunLength
 from simulator.reports.latency_breakdown import saved_prefill_s
 from simulator.reports.report import Report
 from simulator.simulation.engine_loop import Run
+from simulator.units import counted, per_second, significant
 from simulator.workloads.arrivals import ClosedLoop
 
 
@@ -17,11 +18,11 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
     """Return sentences about one simulated load: throughput, what limits it, what was rejected, what grows."""
     rejected = rejection_notes(each.run for each in (report, *report.draws))
     if report.endless:
-        grows = f"grow with the queue, by {report.queue_growth_per_s:.3g} requests per second"
+        grows = f"grow with the queue, by {per_second(report.queue_growth_per_s, 'request')}"
         return [f"TTFT, E2EL and queue time {grows}: a p95 of them does not exist.", *rejected]
     return [
-        f"{report.output_tokens_per_s:,.0f} output and {report.total_tokens_per_s:,.0f} total tokens/s, "
-        f"{report.requests_per_s:.3g} requests/s; {limiter(bounds(scenario), report).sentence}.",
+        f"{significant(report.output_tokens_per_s)} output and {per_second(report.total_tokens_per_s, 'total token')}, "
+        f"{per_second(report.requests_per_s, 'request')}; {limiter(bounds(scenario), report).sentence}.",
         *rejected,
         *_computed_anew(scenario),
         *_never_together(scenario),
@@ -29,7 +30,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
 
 
 def _computed_anew(scenario: Scenario) -> list[str]:
-    """Say where prompts share tokens that no prefix cache holds (sent.sent)."""
+    """Say where prompts share tokens that no prefix cache holds (engine_workload.py)."""
     model, workload = scenario.deployment.model, scenario.workload
     if (workload.shared is None and workload.repeated is None) or not model.recurrent_layers:
         return []
@@ -49,15 +50,16 @@ def load_remarks(scenario: Scenario, report: Report) -> list[str]:
     if report.endless:
         return []
     mean_use, peak_use = report.cache_use
+    preempted = counted(int(report.run.preemptions.sum()) * report.replicas, "preemption")
     said = [
         f"{report.duration_s:,.0f} s; busy {report.utilisation:.0%} of the "
         f"time, where full steps would take {_used(scenario, report):.0%}, prompts {report.prompt_share:.0%} of that; "
         f"cache {mean_use:.0%} full, {peak_use:.0%} at its peak"
-        f"{_cache_in_words(scenario, report)}; {int(report.run.preemptions.sum()) * report.replicas} preemptions."
+        f"{_cache_in_words(scenario, report)}; {preempted}."
     ]
     if report.slo.bounds_s:
         kept = f"{report.within['all']:.1%} keep every bound"
-        said.append(f"{kept}: goodput {report.goodput_per_s:.3g} requests/s.")
+        said.append(f"{kept}: goodput {per_second(report.goodput_per_s, 'request')}.")
     if (length := report.length) and not length.is_enough():
         said.append(_too_short(length))
     elif length and math.isnan(report.metrics["ttft"].half_widths["mean"]):

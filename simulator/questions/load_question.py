@@ -21,8 +21,8 @@ from simulator.reports.provenance import Provenance
 from simulator.reports.report import Report
 from simulator.reports.slo import Slo, parse_slo
 from simulator.simulation.engine_loop import Progress
+from simulator.simulation.engine_workload import engine_workload
 from simulator.simulation.routers import Router
-from simulator.simulation.sent import sent
 from simulator.workloads.workload import Workload, load_workload
 
 
@@ -110,7 +110,7 @@ class RunQuestion:
     def basis(self, scenario: Scenario) -> list[Provenance]:
         """Return the guesses and fits that the load itself rests on, beside those of the deployment."""
         engine = scenario.deployment.engine
-        drifts = sent(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
+        drifts = engine_workload(scenario.workload, scenario.deployment).lengths != scenario.workload.lengths
         used = [(engine.id, "drift_tokens", engine.drift_tokens)] if drifts else []
         if self.within_slo:
             used.append(("rate within the SLO", "most of asked", MOST_OF_ASKED))

@@ -10,30 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.limits import MOST_WHOLE, in_range
 from simulator.units import parse
 
 Question = TypeVar("Question")
 
 FLAGS = {"changes": "--set"}  # fields whose flag is not their name
-PARAMETERS = {  # by option, what the classes behind it call what it gives; a time also has its unit, as `timeout_s`
+FIELDS = {  # by option, the fields of classes that it fills under another name; a time also as `timeout_s`
     "autoscale": ("metric", "target"),
+    "context": ("context_tokens",),
     "cpu_offload_gb": ("weight_bytes",),
     "gpu_memory_utilization": ("memory_fraction",),
     "growth": ("growth_per_month",),
+    "host": ("hardware",),
+    "interval": ("level",),
     "num_prompts": ("request_count",),
     "prefill_autoscale": ("metric", "target"),
     "random_range_ratio": ("range_ratio",),
     "release_period": ("period_s",),
     "report": ("page",),
     "request_rate": ("rate_per_s",),
-    "slo": ("SLO",),
     "slo_share": ("share",),
+    "speculative_model": ("model",),
     "sync_period": ("interval_s",),
     "training_tokens": ("tokens",),
 }
-VALUE = r"'[^']*'|-?[\d.][\w.+%-]*|inf|nan"  # of a parameter that an error names
 UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "": (1,)}  # what a letter after a number may mean
 LENGTHS = ("--input-len", "--output-len", "--isl", "--osl", "--context")  # options of tokens
 MOST_SHARE = 100.0  # of a growth or a headroom: 10,000 %
@@ -194,28 +196,31 @@ def as_typed(options: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except InfercastError as error:
-        if (given := in_options(error.given, options)) == error.given:
+        told = error.spelled(lambda setting: typed(setting, options))
+        if told.given == error.given:
             raise
-        raise error.about(given) from error
+        raise told from error
 
 
-def in_options(given: str, options: Mapping[str, Any]) -> str:
-    """Return what an error says was given with options and their values in place of parameters of the classes.
+def typed(setting: Setting, options: Mapping[str, Any]) -> str:
+    """Return the option that filled a field and what was given to it, "" for none; of a list the value of the field.
 
-    Of a comma list the value that the error names.
+    Of options that may fill it, such as --hardware and --host, the one that was given this value, else the first.
 
-    >>> in_options("ep 2 with tp 4", {"ep": 2}), in_options("rate_per_s -1.0", {"request_rate": "-1"})
-    ('--ep 2 with tp 4', '--request-rate -1')
-    >>> in_options("timeout_s 0.0", {"timeout": "0min"}), in_options("tp 3", {"tp": "2,3"})
+    >>> typed(Setting("ep", 2), {"ep": 2}), typed(Setting("rate_per_s", -1.0), {"request_rate": "-1"})
+    ('--ep 2', '--request-rate -1')
+    >>> typed(Setting("timeout_s", 0.0), {"timeout": "0min"}), typed(Setting("tp", 3), {"tp": "2,3"})
     ('--timeout 0min', '--tp 3')
+    >>> typed(Setting("hardware", "abc"), {"hardware": "l4", "host": "abc"}), typed(Setting("seed", -1), {"tp": "2"})
+    ('--host abc', '')
     """
-    for name, value in options.items():
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        names = "|".join(re.escape(each) for each in (name, f"{name}_s", *PARAMETERS.get(name, ())))
-        pattern = rf"(?<![\w-])(?:{names}) ({re.escape(str(value))}(?!\S)|{VALUE})"
-        typed = r"\1" if "," in shown else shown.replace("\\", r"\\")
-        given = re.sub(pattern, f"{option_of(name)} {typed}", given)
-    return given
+    filling = [each for each in options if setting.name in (each, f"{each}_s", *FIELDS.get(each, ()))]
+    if not filling:
+        return ""
+    name = next((each for each in filling if str(setting.value) in str(options[each]).split(",")), filling[0])
+    given = options[name]
+    shown = f"{given:g}" if isinstance(given, float) else str(given)
+    return f"{option_of(name)} {setting.shown if ',' in shown else shown}"
 
 
 def option_of(field: str) -> str:

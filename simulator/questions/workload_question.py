@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
-from simulator.errors import WorkloadError, nearest
+from simulator.errors import Setting, WorkloadError, nearest
 from simulator.questions.length_words import distribution, length_list
 from simulator.questions.words import as_typed, listed, number, said, whole
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
@@ -28,7 +28,8 @@ def _inferencemax_lengths(nominal_tokens: int, ratio: float) -> Uniform:
     Uniform(low_tokens=800, high_tokens=1000)
     """
     if not 0 < ratio <= 1:
-        given, because = f"range_ratio {ratio} of inferencemax", "lengths begin at a share of the nominal one"
+        given = Setting("range_ratio", ratio), "of inferencemax"
+        because = "lengths begin at a share of the nominal one"
         raise WorkloadError(given, because, "Give 0.8 for 80 to 100 %")
     return Uniform(max(1, round(ratio * nominal_tokens)), nominal_tokens)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import CACHE_ERROR
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.reports.interval_widths import LEVELS, EvidenceLevel, basis_of, shipped, shipped_basis, width_key
 
 # (metric, regime) that measure step times, the most reliable first
@@ -68,7 +68,7 @@ def refuse_level(level: float) -> None:
     >>> refuse_level(0.8)
     """
     if not 0 < level <= LEVELS[-1]:
-        given, because = f"level {level}", f"intervals hold a share of measurements, up to {LEVELS[-1]}"
+        given, because = Setting("level", level), f"intervals hold a share of measurements, up to {LEVELS[-1]}"
         raise InfercastError(given, because, "Give, say, 0.8")
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simulator.errors import InfercastError, UnitError, nearest
+from simulator.errors import InfercastError, Setting, UnitError, nearest
 from simulator.reports.batch_means import QUANTILES
 from simulator.units import parse, scaled
 
@@ -24,14 +24,14 @@ class Slo:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             because = "it must lie above 0 and below 1: a load without end has a request that misses any bound"
-            raise InfercastError(f"share {self.share:g}", because, "Give, say, 0.95")
+            raise InfercastError(Setting("share", self.share), because, "Give, say, 0.95")
         for metric, bound_s in self.bounds_s.items():
             if metric not in METRICS:
                 because = f"{metric} is not measured per request"
-                raise InfercastError(f"SLO '{metric}:{bound_s:g}s'", because, nearest(metric, METRICS))
+                raise InfercastError(Setting("slo", f"{metric}:{bound_s:g}s"), because, nearest(metric, METRICS))
             if not bound_s > 0:
                 because = "a bound must be above 0"
-                raise InfercastError(f"SLO '{metric}:{bound_s:g}s'", because, "Give, say, ttft:500ms")
+                raise InfercastError(Setting("slo", f"{metric}:{bound_s:g}s"), because, "Give, say, ttft:500ms")
 
     def __str__(self) -> str:
         return f"{self.asked} of requests with {self.bounds}" if self.bounds_s else "no SLO"
@@ -83,10 +83,10 @@ def parse_slo(text: str, share: float = 0.95) -> Slo:
         metric, colon, value = part.partition(":")
         if not colon or metric.lower() in bounds_s:
             because = f"{metric} has two bounds" if colon else "it is not one metric:bound"
-            raise InfercastError(f"SLO {part!r}", because, "Write, say, ttft:500ms,tpot:50ms")
+            raise InfercastError(Setting("slo", part), because, "Write, say, ttft:500ms,tpot:50ms")
         bare = re.fullmatch(r"[+-]?[\d.]+([eE][+-]?\d+)?", value)
         try:
             bounds_s[metric.lower()] = parse(f"{value} ms" if bare else value, "s")
         except UnitError as error:
-            raise UnitError(f"SLO {part!r}", error.because, error.remedy) from None
+            raise UnitError(Setting("slo", part), error.because, error.remedy) from None
     return Slo(bounds_s, share)

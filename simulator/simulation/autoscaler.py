@@ -6,7 +6,7 @@ Throughout, `f` is the state of the fleet, `replica` and `engine` are row number
 import math
 from dataclasses import dataclass
 
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, Setting, nearest
 from simulator.profile import Figure, Source
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.state import NEVER, NOBODY, reset, view
@@ -68,20 +68,21 @@ class Autoscaler:
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise InfercastError(f"metric {self.metric!r}", "it is not a known metric", nearest(self.metric, METRICS))
+            hint = nearest(self.metric, METRICS)
+            raise InfercastError(Setting("metric", self.metric), "it is not a known metric", hint)
         if not 0 <= self.min_replicas <= self.max_replicas or self.max_replicas < 1:
             given = f"{self.min_replicas} to {self.max_replicas} replicas"
             raise InfercastError(
                 given, "this is not a range of 0 or more to 1 or more", "Give, say, 1 to 4; 0 scales to zero"
             )
         if not 0 < self.target < math.inf:
-            raise InfercastError(f"target {self.target}", "it must be finite and above 0", "Give, say, 8")
+            raise InfercastError(Setting("target", self.target), "it must be finite and above 0", "Give, say, 8")
         if not LEAST_INTERVAL_S <= self.interval_s < math.inf:
             because = f"an autoscaler looks every {LEAST_INTERVAL_S * 1e3:g} ms at most"
-            raise InfercastError(f"interval_s {self.interval_s:g}", because, "Give, say, 15 s as Kubernetes does")
+            raise InfercastError(Setting("interval_s", self.interval_s), because, "Give, say, 15 s as Kubernetes does")
         for name in ("down_delay_s", "cold_start_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it must be finite and 0 or more", "Give seconds")
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise InfercastError(Setting(name, value), "it must be finite and 0 or more", "Give seconds")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from simulator.arrays import Floats, Ints
-from simulator.errors import WorkloadError
+from simulator.errors import Setting, WorkloadError
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.state import NOBODY, view
 from simulator.scheduler.transitions import withdraw
@@ -46,11 +46,11 @@ class Clients:
         for name in ("network_s", "retry_delay_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 because = "it must be finite and 0 seconds or more"
-                raise WorkloadError(f"{name} {getattr(self, name)}", because, "Give seconds, say 0.05")
+                raise WorkloadError(Setting(name, getattr(self, name)), because, "Give seconds, say 0.05")
         if not self.timeout_s > 0:
-            raise WorkloadError(f"timeout_s {self.timeout_s}", "it must be above 0 seconds", "Give, say, 30")
+            raise WorkloadError(Setting("timeout_s", self.timeout_s), "it must be above 0 seconds", "Give, say, 30")
         if self.max_retries < 0:
-            raise WorkloadError(f"max_retries {self.max_retries}", "it must be 0 or more", "Give, say, 2")
+            raise WorkloadError(Setting("max_retries", self.max_retries), "it must be 0 or more", "Give, say, 2")
 
     def check(self, requests: Requests) -> None:
         """Raise WorkloadError if the optional columns do not fit the requests.

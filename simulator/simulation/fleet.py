@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from simulator.arrays import Bools, Ints
-from simulator.errors import InfercastError, NotModelledError, WorkloadError
+from simulator.errors import InfercastError, NotModelledError, Setting, WorkloadError
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.prefix_cache import warm_cache
 from simulator.scheduler.state import NOBODY, SchedulerLimits, Table, engine_state, new_engines
@@ -61,7 +61,7 @@ class Pool:
     def __post_init__(self) -> None:
         for name in ("replicas", "stages"):
             if getattr(self, name) < 1:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it must be 1 or more", "Give, say, 2")
+                raise InfercastError(Setting(name, getattr(self, name)), "it must be 1 or more", "Give, say, 2")
 
     @property
     def share(self) -> SchedulerLimits:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.arrays import Ints
-from simulator.errors import InfercastError, nearest
+from simulator.errors import InfercastError, Setting, nearest
 from simulator.limits import MOST_WHOLE, refuse_beyond_memory
 from simulator.scheduler.draft_acceptance import uniform
 from simulator.scheduler.jit import compiled
@@ -58,14 +58,15 @@ class Router:
 
     def __post_init__(self) -> None:
         if self.name not in ROUTERS:
-            raise InfercastError(f"router {self.name!r}", "it is not known", nearest(self.name, ROUTERS))
+            raise InfercastError(Setting("router", self.name), "it is not known", nearest(self.name, ROUTERS))
         for name in ("affinity_slack", "max_ongoing_requests"):
             if getattr(self, name) < 0:
-                raise InfercastError(f"{name} {getattr(self, name)}", "it must be 0 or more", "Give, say, 8")
+                raise InfercastError(Setting(name, getattr(self, name)), "it must be 0 or more", "Give, say, 8")
         if self.workers < 1:
-            raise InfercastError(f"{self.workers} router workers", "somebody must route", "Give 1 or more")
+            raise InfercastError(Setting("router_workers", self.workers), "somebody must route", "Give 1 or more")
         if self.workers > 1 and self.name != "least-connections":
-            given, because = f"{self.workers} router workers of {self.name}", "only least-connections has workers"
+            given = Setting("router_workers", self.workers), f"of {self.name}"
+            because = "only least-connections has workers"
             raise InfercastError(given, because, "Give --router least-connections, or leave the workers out")
 
     def describe(self) -> str:

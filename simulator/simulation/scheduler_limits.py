@@ -67,7 +67,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
 
 def _longest(plan: MemoryPlan) -> int:
     """Return the most tokens of a request: of the context, or that a data-parallel rank's share of the cache holds."""
-    return plan.max_context_tokens if plan.deployment.layout.dp > 1 else plan.context_tokens
+    return plan.max_context_tokens if plan.deployment.layout.dp > 1 else plan.max_model_len
 
 
 def _with_estimate(allowed: SchedulerLimits, deployment: Deployment) -> SchedulerLimits:

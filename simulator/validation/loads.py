@@ -129,7 +129,7 @@ def _load(placed: Placed) -> LoadQuestion:
     accepted = SloQuestion(f"ttft:{limits_s[0]:g}s,tpot:{limits_s[1]:g}s", 0.99) if limits_s else SloQuestion()
     counted = bool(recipe.request_count) and not limits_s  # else the source goes on, at a rate that it states
     whole = setup.regime == "open_loop" and (counted or not setup.rate_per_s)
-    too_long = longest > memory_plan(placed.deployment).context_tokens
+    too_long = longest > memory_plan(placed.deployment).max_model_len
     run = _run(placed, whole_run=whole, within_slo=bool(limits_s), assume_fits=too_long)
     return LoadQuestion(placed.question, users, accepted, run)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from simulator.arrays import Floats
-from simulator.errors import WorkloadError
+from simulator.errors import Setting, WorkloadError
 from simulator.limits import is_whole
 from simulator.workloads.lengths import require_recorded
 
@@ -66,7 +66,7 @@ class OpenLoop:
         _check_rate(self.rate_per_s)
         if not self.burstiness >= MIN_BURSTINESS:
             because = f"it is not a number from {MIN_BURSTINESS} on"
-            raise WorkloadError(f"burstiness {self.burstiness:g}", because, "Give 1 for Poisson, 0.5 for bursts")
+            raise WorkloadError(Setting("burstiness", self.burstiness), because, "Give 1 for Poisson, 0.5 for bursts")
 
     def times_s(self, count: int, rng: Generator) -> Floats:
         """Return `count` arrival times in seconds, shape (count,), float64; the first is 0."""
@@ -129,7 +129,7 @@ class Released:
         _check_rate(self.rate_per_s)
         if not 0 < self.period_s < math.inf:
             raise WorkloadError(
-                f"period_s {self.period_s:g}", "it is not a finite time above 0", "Give seconds, say 0.3"
+                Setting("period_s", self.period_s), "it is not a finite time above 0", "Give seconds, say 0.3"
             )
 
     def times_s(self, count: int, rng: Generator) -> Floats:
@@ -177,7 +177,8 @@ class ClosedLoop:
 
     def __post_init__(self) -> None:
         if not is_whole(self.concurrency) or self.concurrency < 1:
-            raise WorkloadError(f"concurrency {self.concurrency}", "it is not a whole number above 0", "Give, say, 16")
+            because = "it is not a whole number above 0"
+            raise WorkloadError(Setting("concurrency", self.concurrency), because, "Give, say, 16")
 
     def times_s(self, count: int, _rng: Generator) -> Floats:
         """Return zeros, shape (count,), float64: the event loop decides when each request is sent."""
@@ -251,4 +252,4 @@ def _check_rate(rate_per_s: float) -> None:
     if not isinstance(rate_per_s, Real) or not MIN_RATE_PER_S <= rate_per_s < math.inf:
         because = f"requests come at a finite rate above 0 ({MIN_RATE_PER_S} at least)"
         remedy = "Give requests per second, say 2, or a concurrency to keep the engine busy"
-        raise WorkloadError(f"rate_per_s {rate_per_s!r}", because, remedy)
+        raise WorkloadError(Setting("rate_per_s", rate_per_s), because, remedy)

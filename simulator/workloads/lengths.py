@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.arrays import Floats, Ints
-from simulator.errors import ProfileError, WorkloadError
+from simulator.errors import ProfileError, Setting, WorkloadError
 from simulator.limits import is_whole
 from simulator.profile import Strict
 
@@ -85,7 +85,8 @@ class Uniform:
         """
         _check_tokens("length", nominal_tokens)
         if not 0 <= range_ratio < 1:
-            raise WorkloadError(f"range_ratio {range_ratio:g}", "it is not within 0 <= r < 1", "Give 0.2 for ±20 %")
+            because = "it is not within 0 <= r < 1"
+            raise WorkloadError(Setting("range_ratio", range_ratio), because, "Give 0.2 for ±20 %")
         low, high = math.floor(nominal_tokens * (1 - range_ratio)), math.ceil(nominal_tokens * (1 + range_ratio))
         return cls(max(low, 1), high)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from simulator.errors import WorkloadError, nearest
+from simulator.errors import Setting, WorkloadError, nearest
 
 ROLES = {"prompt": "prompt tokens", "output": "output tokens", "time": "arrival times"}
 NAMES = {  # as `_words` writes them: lower case, joined by underscores
@@ -102,7 +102,8 @@ def columns_of(trace: str, header: Sequence[str], asked: AskedColumns) -> TraceC
     for role, column in found.items():
         if header.count(column) != 1:
             because = "it occurs twice" if column in header else f"there is no such column; {nearest(column, header)}"
-            raise WorkloadError(f"trace {trace}, {ROLES[role]} in column {column!r}", because, _remedy(role))
+            given = Setting("trace", trace), f"with {ROLES[role]} in column {column!r}"
+            raise WorkloadError(given, because, _remedy(role))
     units = asked.units_per_s or _split(found["time"])[1] or _published_units(header)
     return TraceColumns(**found, units_per_s=units)
 
@@ -113,13 +114,13 @@ def _named(trace: str, header: Sequence[str], role: str) -> str:
     if len(candidates) == 1:
         return next(iter(candidates))
     if candidates:
-        given = f"trace {trace} with columns {' and '.join(candidates)}"
+        given = Setting("trace", trace), f"with columns {' and '.join(candidates)}"
         raise WorkloadError(given, f"each may hold the {ROLES[role]}", _remedy(role))
     if not header:
         raise WorkloadError(
-            f"trace {trace}", "it is empty", "Give a file with a line of column names and one request a line"
+            Setting("trace", trace), "it is empty", "Give a file with a line of column names and one request a line"
         )
-    given = f"trace {trace} with columns {', '.join(header)[:200]}"
+    given = Setting("trace", trace), f"with columns {', '.join(header)[:200]}"
     raise WorkloadError(given, f"none of them is known to hold the {ROLES[role]}", _remedy(role))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from simulator.arrays import Bools, Floats, Ints
-from simulator.errors import WorkloadError, reason
+from simulator.errors import Setting, WorkloadError, reason
 from simulator.files import MAX_TRACE_MB, open_text, parse_json_lines
 from simulator.workloads.lengths import MAX_TOKENS
 from simulator.workloads.shared_prefixes import Prefixes
@@ -83,9 +83,9 @@ def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
             header, table = read(path.name, first_line, file, asked)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         because = f"it cannot be read ({reason(error)})"
-        raise WorkloadError(f"trace {path}", because, "Give a .csv or .jsonl file, or its .gz") from error
+        raise WorkloadError(Setting("trace", path), because, "Give a .csv or .jsonl file, or its .gz") from error
     if len(table) == 0:
-        raise WorkloadError(f"trace {path}", "it has no rows", "Give a trace with requests in it")
+        raise WorkloadError(Setting("trace", path), "it has no rows", "Give a trace with requests in it")
     columns, rows = columns_of(path.name, header, asked), _Rows(path.name, table)
     arrival_s = rows.dates_s(columns.time) if rows.has_dates(columns) else rows.times_s(columns)
     prompt_tokens, ids = rows.lengths(columns.prompt), _prefix_column(header)
@@ -109,7 +109,8 @@ def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> 
     header = [column.strip() for column in next(csv.reader([first_line]), [])]
     if len(header) == 1 or first_line.startswith("["):
         because = f"it is neither CSV with commas nor JSON lines: it begins with {first_line.strip()[:40]!r}"
-        raise WorkloadError(f"trace {name}", because, "Put commas between columns, or one JSON object on each line")
+        remedy = "Put commas between columns, or one JSON object on each line"
+        raise WorkloadError(Setting("trace", name), because, remedy)
     known = (*columns_of(name, header, asked).names, _prefix_column(header))
     # One name more than there are columns catches a row with a field too many, which pandas would cut off silently.
     names = [column if column in known else index for index, column in enumerate(header)] + [_SURPLUS]
@@ -121,7 +122,7 @@ def _read_csv(name: str, first_line: str, file: TextIO, asked: AskedColumns) -> 
         table = pd.DataFrame(columns=names)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise WorkloadError(
-            f"trace {name}", f"it is not CSV ({str(error).strip()})", "Write one row per request"
+            Setting("trace", name), f"it is not CSV ({str(error).strip()})", "Write one row per request"
         ) from error
     surplus = table.pop(_SURPLUS)
     filled = (surplus.notna() & (surplus != "")).to_numpy()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from simulator.arrays import Bools, Floats, Ints
-from simulator.errors import ProfileError, WorkloadError, nearest
+from simulator.errors import ProfileError, Setting, WorkloadError, nearest
 from simulator.limits import is_whole, refuse_beyond_memory
 from simulator.profile import Number, Profile, Strict, find
 from simulator.units import counted
@@ -202,9 +202,9 @@ class Workload:
     def __post_init__(self) -> None:
         if not is_whole(self.request_count) or not 1 <= self.request_count <= MAX_REQUESTS:
             because = f"it is not a whole number from 1 to {MAX_REQUESTS:,}"
-            raise WorkloadError(f"{self.request_count} requests", because, "Give, say, 1000")
+            raise WorkloadError(Setting("request_count", self.request_count), because, "Give, say, 1000")
         if not is_whole(self.seed) or self.seed < 0:
-            raise WorkloadError(f"seed {self.seed}", "it is not a whole number from 0 on", "Give, say, 0")
+            raise WorkloadError(Setting("seed", self.seed), "it is not a whole number from 0 on", "Give, say, 0")
 
     @property
     def is_random(self) -> bool:

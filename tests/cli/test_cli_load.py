@@ -104,7 +104,7 @@ def test_overload_is_said():
     text = printed("simulate", *DEPLOYMENT, "--workload", "chat", "--num-prompts", "3000", "--rate", "20")
     told = " ".join(text.split())
     assert re.match(r"Overloaded: 20 requests/s come, \d\.\d+ are served; .* `infercast cost` says how many", told)
-    assert re.search(r"TTFT, E2EL and queue time grow with the queue, by 1\d\.\d requests per second", told)
+    assert re.search(r"TTFT, E2EL and queue time grow with the queue, by 1\d\.\d requests/s", told)
 
 
 @pytest.mark.parametrize("command", ["cost", "report", "compare", "plan"])

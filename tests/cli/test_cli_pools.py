@@ -76,6 +76,6 @@ def test_a_fleet_says_that_it_has_not_seen_the_peak_of_its_day():
     """10,000 requests of a mean of 40/s, of which the default is as many, end before the first hour of a night."""
     day = ("fleet", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--isl", "64", "--osl", "8")
     night = " ".join(printed(*day, "--rate", "40", "--rate-curve", "sine:0.9", "--num-prompts", "500").split())
-    assert "at 4.01 requests/s or less: its peak of 76 is not simulated. Give --duration 24h, or ask" in night
+    assert "at 4.01 requests/s or less: its peak of 76.0 is not simulated. Give --duration 24h, or ask" in night
     whole = printed(*day, "--rate", "0.02", "--rate-curve", "sine:0.9", "--duration", "24h")
     assert "is not simulated" not in whole

@@ -43,7 +43,7 @@ def test_both_ends_of_a_knob_and_what_is_cheaper_there(tables):
 @pytest.mark.parametrize(
     ("flips", "said"),
     [
-        ((12.0, 0.5, 3.0), "l40s flips to h100 above 12/s, h100 below 0.5/s, h100 if a replica costs over $3/h."),
+        ((12.0, 0.5, 3.0), "l40s flips to h100 above 12/s, h100 below 0.5/s, h100 if a replica costs over $3.00/h."),
         ((None, None, 1.234), "l40s flips to h100 if a replica costs over $1.23/h."),
         ((None, None, None), "No rate from a quarter to four times flips l40s."),
     ],

@@ -121,7 +121,7 @@ def test_one_replica_without_a_price_and_a_cheaper_fleet_that_fails():
 def test_pools_say_what_they_serve_and_cost():
     """Three replicas in pools serve 1.2/s each, as many mixed ones 1/s: 3.6 against 3."""
     mixed, pooled = planned(GrowingLoad(OpenLoop(2.5))), planned(GrowingLoad(OpenLoop(2.5)), 1, each_per_s=1.2)
-    said = "1 replica for prefill and 2 for decode serve 3.6/s within the SLO, as many mixed ones 3/s (+20%)"
+    said = "1 replica for prefill and 2 for decode serve 3.60/s within the SLO, as many mixed ones 3.00/s (+20%)"
     costs = "always on $2,190 in pools, $2,190 mixed"
     assert pools_verdict(mixed, pooled, chosen=[]) == f"Disaggregated: no; {said}; {costs}."
     assert pools_verdict(mixed, pooled, chosen=[picked(pooled, 3)]) == f"Disaggregated: yes; {said}; {costs}."
@@ -151,7 +151,7 @@ def test_what_fleets_by_the_hour_cost_and_what_a_plan_stands_on():
     assert comparison([planned(BY_DAY, priced=False)]) == [f"{made.scenario.deployment}: over all months no price."]
     load, serves, rented = basis(made)
     assert load.endswith("; headroom 0%, 0 spare, cold start 60 s.")
-    assert serves == "A replica serves 1/s within the SLO, 1/s as one of 3 behind a least-outstanding router."
+    assert serves == "A replica serves 1.00/s within the SLO, 1.00/s as one of 3 behind a least-outstanding router."
     assert rented.startswith("At most: 3 x ") and rented.endswith("pay for what is up, start included.")
     (row,) = months_view(made, "").rows
     assert (row["month"], row["static_replicas"], row["scheduled_replicas"]) == ("1", "3", "1-3")

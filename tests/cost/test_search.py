@@ -72,8 +72,8 @@ MOST = 24  # replicas that are simulated
 def exhaustive(library, load: Target, quantile: float) -> dict[str, float]:
     """The least cost of each device by simulating every number of replicas of every layout, without any bound.
 
-    Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples, nor are those that need
-    more than MOST.
+    As `cost` answers them. Loads on the edge of the SLO, of which more replicas keep less by chance, are no examples,
+    nor are those that need more than MOST.
     """
     least: dict[str, float] = {}
     for hardware, tp in library:
@@ -86,7 +86,10 @@ def exhaustive(library, load: Target, quantile: float) -> dict[str, float]:
         if any(keeps):  # not by a load lighter than any that is searched
             assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
         if any(keeps):
-            cost = load.price(Rental(hardware, tp, keeps.index(True) + 1))
+            needed = answer(scenario, load.rate_per_s).replicas  # by many requests: no fewer than by the asked ones
+            assert needed == 0 or needed > keeps.index(True)
+            cost = load.price(Rental(hardware, tp, needed))
+            assume(needed)
             least[hardware.id] = min(cost, least.get(hardware.id, cost))
     return least
 
@@ -160,7 +163,21 @@ def test_each_answer_keeps_the_slo_and_one_replica_less_does_not():
         assert again.report(load.workload.at_rate(load.rate_per_s / each.replicas)).meets_slo
         if each.replicas > 1:
             less = load.rate_per_s / (each.replicas - 1)
-            assert less > each.bounds.most_per_s or not again.report(load.workload.at_rate(less)).meets_slo
+            assert less > each.answer.capacity.rate_per_s or not again.report(load.workload.at_rate(less)).meets_slo
+
+
+def test_an_answer_is_that_of_the_one_search_for_the_highest_rate():
+    """Where the asked requests are too few for a queue to build up, the highest rate says that it takes more."""
+    load = chat_load(60.0)._replace(slo=parse_slo("e2el:20s"))
+    search = search_of(LIBRARY, load._replace(workload=replace(load.workload, request_count=60)), top=3)
+    search.run()
+    assert len(search.found) == 3
+    for each in search.found:
+        by_cost = answer(each.scenario, load.rate_per_s)
+        assert (each.replicas, each.answer.capacity.rate_per_s) == (by_cost.replicas, by_cost.capacity.rate_per_s)
+        assert each.usd_per_hour == 2.0 * each.candidate.devices * each.replicas
+    several = [(each.scenario, 60.0 / (each.replicas - 1)) for each in search.found if each.replicas > 1]
+    assert any(scenario.report(scenario.workload.at_rate(rate)).meets_slo for scenario, rate in several)
 
 
 def test_slower_steps_take_no_fewer_replicas():

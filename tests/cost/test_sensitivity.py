@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simulator import Scenario, Workload, deploy, load_workload, parse_slo
+from simulator import Scenario, Workload, default_layout, deploy, load_model, load_workload, parse_slo
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.cost.risk import CASES, Risk, replicas_needed
@@ -153,3 +153,24 @@ def test_stretched_lengths_leave_the_arrivals():
     load = target(2.0).workload
     longer = replace(load, lengths=CHAT.lengths)
     assert (load.requests().arrival_s == longer.requests().arrival_s).all()
+
+
+def test_a_cache_that_fits_barely_is_simulated_smaller():
+    """The cache of 70B on two H100 in bf16 is 4.3 GiB, and its plan may be off by 4."""
+    deployment = deploy("llama-3.1-70b", "h100-sxm", layout=default_layout(load_model("llama-3.1-70b"), tp=2))
+    load = Target(2.0, Workload(CHAT.arrivals(2.0), CHAT.lengths, 200), parse_slo("ttft:5s"), lambda of: of.replicas)
+    candidate = Candidate(deployment.model, deployment.hardware, deployment.layout, 0.0, lambda _: deployment)
+    search = Search(load, [candidate])
+    search.run()
+    risk = Risk(search.found[0], load)
+    smaller = risk.found.scenario.with_least_cache
+    assert smaller.memory.num_blocks < risk.found.scenario.memory.num_blocks / 2
+    assert risk.most is None or risk.most > risk.then
+    assert risk.with_least_cache is None or risk.with_least_cache > risk.found.replicas
+
+
+def test_a_cache_with_room_is_not(found):
+    best = found.found[0]
+    assert best.scenario.with_least_cache is None
+    risk = Risk(best, found.load)
+    assert (risk.with_least_cache, risk.most) == (best.replicas, risk.then)

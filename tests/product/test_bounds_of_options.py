@@ -25,7 +25,7 @@ HUGE = ["--engine", "vllm", "--max-num-seqs", "1000000000", "--max-num-batched-t
         (("fleet", *OPEN, "--router", "least-connections", "--router-workers", BILLION), "router workers that count"),
         (("fleet", *OPEN, "--turns", "1000000000"), "1,000,000,000 turns: it would take"),
         (("fleet", *OPEN, "--turns", "500000"), "tokens together"),
-        (("simulate", *BASE, *LENGTHS, "--max-concurrency", BILLION), "requests: it"),
+        (("simulate", *BASE, *LENGTHS, "--max-concurrency", BILLION), "request_count 10000000000: it"),
         (("simulate", *BASE, *LENGTHS, "--max-concurrency", "4", "--num-dataset-entries", "2000000000"), "repeat"),
         (("simulate", *OPEN, "--prefix-len", BILLION, "--num-prefixes", BILLION), "prefix blocks that 20 requests"),
         (("simulate", *OPEN, "--num-prompts", "100000000"), "100,000,000 requests: it would take"),

@@ -160,7 +160,7 @@ def test_a_batch_has_whole_numbers(given):
         ),
         (lambda: simulator.sweep(simulator.BatchQuestion(L4), level=80), "level 80"),
         (lambda: simulator.sweep(simulator.BatchQuestion(L4), level=0.99), "up to 0.95"),
-        (lambda: simulator.validate("nowhere.csv", level=0.0), "level 0.0"),
+        (lambda: simulator.validate("nowhere.csv", level=0.0), "level 0:"),
         (lambda: simulator.validate("nowhere.csv"), "cannot be read"),
         (lambda: simulator.sweep(simulator.BatchQuestion(L4), jobs=0), "0 jobs"),
         (lambda: simulator.Terms("reservd"), "Nearest: reserved"),

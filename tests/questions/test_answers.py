@@ -165,7 +165,7 @@ def test_a_load_behind_a_router_is_of_all_replicas():
     [
         ({"router_workers": 4}, "--router-workers 4 without --router: it would change nothing"),
         ({"router": "round-robin", "router_workers": 4}, "only least-connections has workers"),
-        ({"router": "least-connections", "router_workers": 0}, "0 router workers: somebody must route"),
+        ({"router": "least-connections", "router_workers": 0}, "router_workers 0: somebody must route"),
         ({"router": "least-conn"}, "Nearest: least-connections"),
     ],
 )

@@ -103,8 +103,8 @@ def test_ones_own_profiles_are_read_anew(tmp_path, monkeypatch):
         for path in (folder / "mine.yaml", tmp_path / "file.yaml"):
             path.write_text(text.replace("max_context_tokens: 131072", f"max_context_tokens: {context}"))
         for name in ("mine", str(tmp_path / "file.yaml")):
-            assert DeploymentQuestion(name, "l40s").deployment().context_tokens == context
-    assert DeploymentQuestion("llama-3.1-8b", "l40s").deployment().context_tokens == 131_072
+            assert DeploymentQuestion(name, "l40s").deployment().max_model_len == context
+    assert DeploymentQuestion("llama-3.1-8b", "l40s").deployment().max_model_len == 131_072
 
 
 def test_a_deployment_that_is_named_twice_is_asked_about_once():

@@ -1,5 +1,6 @@
 """A question and its command line: every field has its flag and its default, and what is written is read again."""
 
+import pickle
 import typing
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -14,16 +15,27 @@ from typer.testing import CliRunner
 
 from simulator.cli import build
 from simulator.cli.commands.estimate import BatchOptions
+from simulator.cli.completion import table
 from simulator.cli.options.compare_options import CompareOptions
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.options.workload_options import RunOptions, SloOptions, WorkloadOptions
-from simulator.errors import InfercastError
+from simulator.errors import InfercastError, Setting
 from simulator.limits import MOST_NUMBER, MOST_WHOLE
 from simulator.questions.batch_question import BatchQuestion, BatchSizes
 from simulator.questions.compare_question import CompareQuestion
 from simulator.questions.deployment_question import DeploymentQuestion
 from simulator.questions.load_question import LoadQuestion, RunQuestion, SloQuestion
-from simulator.questions.words import FLAGS, arguments, number, probability, share, split, whole_numbers
+from simulator.questions.words import (
+    FIELDS,
+    FLAGS,
+    arguments,
+    as_typed,
+    number,
+    probability,
+    share,
+    split,
+    whole_numbers,
+)
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.units import LEAST
 
@@ -176,3 +188,39 @@ def test_thousands_are_no_list(text):
 
 def test_numbers_that_may_be_a_list_are_one():
     assert split("1,512,1024", "--isl") == ["1", "512", "1024"]
+
+
+def told(given: Any, options: dict[str, Any]) -> InfercastError:
+    """Return an error about something, raised where these options were given."""
+    with pytest.raises(InfercastError) as caught, as_typed(options):
+        raise InfercastError(given, "it cannot be", "Give another")
+    return caught.value
+
+
+def test_an_option_is_named_from_the_field_of_an_error_and_never_from_its_prose():
+    assert told("tp 3", {"tp": "3"}).given == "tp 3"
+    error = told((Setting("ep", 2), "with", Setting("tp", 4), "in tp 4"), {"ep": 2, "tp": "4"})
+    assert (error.given, error.fields) == ("--ep 2 with --tp 4 in tp 4", {"ep": 2, "tp": 4})
+    assert told(Setting("seed", -1), {"tp": "4"}).given == "seed -1"
+    assert told(Setting("tp", 3, "--tp 3"), {"tp": "1,2"}).given == "--tp 3"  # said already
+
+
+def test_of_two_options_for_one_field_the_one_with_its_value_is_named():
+    given = {"hardware": "h100-sxm", "host": "8480"}
+    assert told(Setting("hardware", "8480"), given).given == "--host 8480"
+    assert told(Setting("hardware", "h100-sxm"), given).given == "--hardware h100-sxm"
+
+
+def test_fields_are_listed_for_options_that_there_are():
+    taken = {
+        flag for each in table()["commands"].values() for option in each.values() for flag in option.get("flags", [])
+    }
+    assert {f"--{each.replace('_', '-')}" for each in FIELDS} <= taken
+
+
+def test_an_error_in_python_has_its_fields():
+    with pytest.raises(InfercastError) as caught:
+        DeploymentQuestion("llama-3.1-8b", "h100-sxm", tp="3").deployment()
+    assert (caught.value.given, caught.value.fields) == ("--tp 3", {"tp": 3})
+    again = pickle.loads(pickle.dumps(caught.value))  # from another process
+    assert (str(again), again.fields) == (str(caught.value), {"tp": 3})

@@ -328,8 +328,8 @@ def test_a_closed_loop_waits_for_the_network():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"timeout_s": 0.0}, "timeout_s 0.0: it must be above 0 seconds"),
-        ({"network_s": -1.0}, "network_s -1.0: it must be finite"),
+        ({"timeout_s": 0.0}, "timeout_s 0: it must be above 0 seconds"),
+        ({"network_s": -1.0}, "network_s -1: it must be finite"),
         ({"max_retries": -1}, "max_retries -1: it must be 0 or more"),
         ({"follows": np.array([-1, 1])}, "follows: each turn must follow an earlier row"),
         ({"think_s": np.zeros(3)}, "think_s of 3 rows for 2 requests"),
@@ -459,8 +459,8 @@ def test_conservation_with_everything_on(service):
     ("make", "message"),
     [
         (lambda: Router("random"), "router 'random': it is not known"),
-        (lambda: Router(workers=2), "2 router workers of round-robin: only least-connections has workers"),
-        (lambda: Router("least-connections", workers=0), "0 router workers: somebody must route"),
+        (lambda: Router(workers=2), "router_workers 2 of round-robin: only least-connections has workers"),
+        (lambda: Router("least-connections", workers=0), "router_workers 0: somebody must route"),
         (lambda: Pool(ALONE, SECONDS, 0), "replicas 0: it must be 1 or more"),
         (lambda: slow(2, failures=(Failure(1.0, 2),)), "a failure of replica 2: there are 2, counted from 0"),
         (lambda: Autoscaler(target=0, max_replicas=2), "target 0: it must be finite and above 0"),

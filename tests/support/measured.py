@@ -7,7 +7,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.hardware.hardware import load_hardware
 from simulator.models.model import checkpoint
 from simulator.questions.load_question import LoadQuestion
-from simulator.simulation.sent import sent
+from simulator.simulation.engine_workload import engine_workload
 from simulator.validation.measurements import Measurement, Setup, read_published
 from simulator.validation.prediction import Answered, ask
 from simulator.validation.setups import place
@@ -59,7 +59,7 @@ def users(given: Setup) -> Workload:
 
 def engine_gets(given: Setup) -> Workload:
     """Return what reaches the engine of one replica: drifted apart, with repeated prompts in its cache."""
-    return sent(users(given), asked_on(given))
+    return engine_workload(users(given), asked_on(given))
 
 
 def answer(given: Setup, *, light: bool = False, level: float | None = None) -> Answered:

@@ -16,7 +16,7 @@ from simulator.models.operations import Counts
 from simulator.questions.batch_question import BatchSizes
 from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION
 from simulator.roofline.roofline import Rates
-from simulator.simulation.sent import sent
+from simulator.simulation.engine_workload import engine_workload
 from simulator.validation.measurements import Setup
 from simulator.validation.prediction import ask
 from simulator.validation.setups import place
@@ -278,7 +278,7 @@ def test_equal_requests_drift_apart_by_the_tokens_of_their_engine(engine, drift)
 def test_each_draw_of_a_measured_load_repeats_its_prompts_in_an_order_of_its_own():
     given = setup(client="aiperf", num_prompts=0)
     made = users(given)
-    one, two = (sent(replace(made, seed=seed), asked_on(given)).prefixes.first for seed in (0, 1))
+    one, two = (engine_workload(replace(made, seed=seed), asked_on(given)).prefixes.first for seed in (0, 1))
     assert not np.array_equal(one, two)
 
 

@@ -91,7 +91,7 @@ def test_limits_of_trtllm_bench_by_hand():
     short = place(
         setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=128.0, output_tokens=128.0)
     )
-    assert short.deployment.context_tokens == 256  # throughput.py: max_seq_len is metadata.max_sequence_length
+    assert short.deployment.max_model_len == 256  # throughput.py: max_seq_len is metadata.max_sequence_length
     assert short.deployment.max_num_seqs == 4096
     assert short.deployment.max_num_batched_tokens == 8192
     long = place(setup(**BENCH | {"client": "trtllm-bench"}, weight_dtype="fp8", input_tokens=20e3, output_tokens=2e3))

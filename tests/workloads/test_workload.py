@@ -164,8 +164,8 @@ def draw(arrivals: Arrivals) -> Requests:
 @pytest.mark.parametrize(
     ("make", "given", "remedy"),
     [
-        (lambda: OpenLoop(0.0), "rate_per_s 0.0", "requests per second"),
-        (lambda: OpenLoop(-1.0), "rate_per_s -1.0", "requests per second"),
+        (lambda: OpenLoop(0.0), "rate_per_s 0", "requests per second"),
+        (lambda: OpenLoop(-1.0), "rate_per_s -1", "requests per second"),
         (lambda: OpenLoop(math.nan), "rate_per_s nan", "requests per second"),
         (lambda: OpenLoop(math.inf), "rate_per_s inf", "concurrency"),
         (lambda: OpenLoop(1.0, 0.0), "burstiness 0", "Poisson"),
@@ -184,8 +184,8 @@ def draw(arrivals: Arrivals) -> Requests:
         (lambda: Uniform.around(100, 1.0), "range_ratio 1", "0.2"),
         (lambda: LogNormal(0.5, 1.0), "mean_tokens 0.5", "from 1 to"),
         (lambda: LogNormal(50, math.nan), "coefficient of variation nan", "1.2"),
-        (lambda: Workload(ClosedLoop(1), SHORT_LONG, 0), "0 requests", "1000"),
-        (lambda: Workload(ClosedLoop(1), SHORT_LONG, 10**12), "1000000000000 requests", "1000"),
+        (lambda: Workload(ClosedLoop(1), SHORT_LONG, 0), "request_count 0", "1000"),
+        (lambda: Workload(ClosedLoop(1), SHORT_LONG, 10**12), "request_count 1000000000000", "1000"),
         (lambda: Workload(ClosedLoop(1), SHORT_LONG, 1, -1), "seed -1", "0"),
         (lambda: Requests(np.array([1.0, 0.5]), np.ones(2), np.ones(2)), "arrivals", "Sort"),
         (lambda: Requests(np.array([-1.0]), np.ones(1), np.ones(1)), "arrivals", "Sort"),

@@ -7,6 +7,7 @@ from simulator.cli.answers.deployment_columns import common, label
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn, intervals_view
 from simulator.cli.numbers import count, milliseconds, number, percent, seconds
 from simulator.cli.output import Column, Row, View
+from simulator.units import per_second
 
 SPEEDUP = Column("speculation_speedup", "by drafts", lambda value: f"{value:.2f} x")
 SIZE = Column("batch", "batch", count)
@@ -56,7 +57,7 @@ def _alone(row: Row) -> str:
 
 
 def _per_s(tokens_per_s: float) -> str:
-    return f"{number()(tokens_per_s)} tokens/s"
+    return per_second(tokens_per_s, "token")
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:

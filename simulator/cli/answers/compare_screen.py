@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.cli.answers.cost_screen import barely, unbounded
-from simulator.cli.answers.interval_columns import BASES, ends
+from simulator.cli.answers.interval_columns import BASES
 from simulator.cli.answers.router_savings import router_savings
-from simulator.cli.numbers import count, number, percent
+from simulator.cli.numbers import count, number, percent, ranged
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cli.text_layout import Command
 from simulator.cost.bounds import REJECTED
@@ -17,7 +17,7 @@ from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
 from simulator.cost.risk import Risk, replicas_needed
-from simulator.cost.search import SAME_PRICE, Search, SearchNode, Solution, Target
+from simulator.cost.search import ALONE, SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_several_hosts import note_of_hosts
@@ -30,7 +30,7 @@ from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
 from simulator.reports.interval_widths import basis_of
 from simulator.reports.slo import Slo
-from simulator.units import counted, scaled
+from simulator.units import counted, scaled, significant
 
 OF_ONE = {"have": "has", "break": "breaks", "miss": "misses", "reject": "rejects", "are": "is", "cost": "costs"}
 LOOSER = 1.1  # times the bounds of the SLO, to see whether the answer stands on a knife edge
@@ -44,11 +44,10 @@ class Compared:
     found: Solution
     load: Target
 
-    @cached_property
+    @property
     def answer(self) -> Answer:
         """The answer with the highest rate of one replica within the SLO, and its bill."""
-        capacity = self.found.capacity(self.load.rate_per_s)
-        return Answer(self.found.scenario, self.load.rate_per_s, capacity, self.found.replicas, self.found.report)
+        return self.found.answer
 
     @cached_property
     def limiter(self) -> Limiter:
@@ -97,7 +96,7 @@ def compared_row(each: Compared) -> Row:
     """Return the figures of an answer that the first screen shows, with the interval of replicas and dollars."""
     answer, report = each.answer, each.found.report
     bill, share = answer.at_load, each.load.rate_per_s / each.found.replicas
-    low, high = each.risk.replicas[0], each.risk.replicas[-1]
+    low, high = each.risk.replicas[0], each.risk.most
     per_million = bill.usd_per_million_output_tokens if bill else None
     ends: dict[str, float | None] = {}
     for end, replicas in (("low", low), ("high", high)):
@@ -140,13 +139,8 @@ def table(rows: list[Row]) -> View:
     """Return the one table of the first screen."""
     several = len({row["model"] for row in rows}) > 1
 
-    def interval(row_value: tuple[float | None, float | None, float | None]) -> str:
-        middle, low, high = row_value
-        if middle is None:
-            return "no price"
-        if low is None or low == high:
-            return number(3)(middle)
-        return f"{number(3)(middle)} ({ends(low, high, number(2))})"
+    def interval(value_and_ends: tuple[float | None, float | None, float | None]) -> str:
+        return "no price" if value_and_ends[0] is None else ranged(*value_and_ends)
 
     keys = [f"usd_per_million_output_tokens{end}" for end in ("", "_low", "_high")]
     shown = [{**row, "per_million": tuple(row[key] for key in keys)} for row in rows]
@@ -179,8 +173,16 @@ def verdict(compared: list[Compared], rows: list[Row], surest: str = "") -> str:
 
 def verdict_and_doubts(compared: list[Compared], rows: list[Row], surest: str = "") -> list[str]:
     """Return the answer, and what speaks against it: no SLO was given, or it fits barely. Arguments of `verdict`."""
-    doubts = [*unbounded(compared[0].load.slo, rows[0]), *barely(compared[0].found.scenario.memory)]
+    best = compared[0]
+    doubts = [*unbounded(best.load.slo, rows[0]), *barely(best.found.scenario.memory, _then(best.risk))]
     return [verdict(compared, rows, surest), *doubts]
+
+
+def _then(risk: Risk) -> str:
+    """Say what the answer takes with a KV cache smaller by the error of its plan."""
+    if (replicas := risk.with_least_cache) is None:
+        return ", and no number of replicas keeps the SLO then"
+    return f" ({counted(replicas, 'replica')} then)"
 
 
 def counted_replicas(label: str, devices: int, replicas: int) -> str:
@@ -253,7 +255,7 @@ def exclusions(search: Search, options: Options) -> Iterator[str]:
         "tpot": "miss TPOT even for lone requests",
         "e2el": "miss E2EL even for lone requests",
         REJECTED: "reject too many requests as too long",
-        "even almost alone": "break the SLO at every load",
+        ALONE: "break the SLO at every load",
     }
     for reason in dict.fromkeys(name for name, _ in cut):
         of = {device: many for (name, device), many in cut.items() if name == reason}
@@ -308,7 +310,7 @@ def first_screen(search: Search, options: Options, compared: list[Compared], row
     best = compared[0]
     slo = best.load.slo
     kept = f"with {slo.bounds} for {slo.asked} of requests" if slo.bounds_s else "without a queue that grows"
-    most = f"{best.answer.capacity.rate_per_s:.3g} req/s per replica, the most {kept}"
+    most = f"{significant(best.answer.capacity.rate_per_s)} req/s per replica, the most {kept}"
     why = [f"Limit of {best.label} at {most}: {best.limiter.sentence}.", *best.knife_edge, *router_savings(best.answer)]
     why += [*rejection_notes([best.found.report.run]), *guessed(best), *ties(search, compared)]
     each = f" each of {best.found.replicas}" if best.found.replicas > 1 else ""
@@ -328,7 +330,7 @@ def guessed(best: Compared) -> list[str]:
 
 
 QUALITY = "What another format than the checkpoint's costs in quality is not judged."
-ENDLESS = '"up": in a slow case no number of replicas keeps the SLO.'
+ENDLESS = '"up": in a slow case, or with a smaller cache, no number of replicas is enough.'
 FOOT = (
     'TTFT, TPOT: p95, ms. "limited by": at the highest rate within the SLO. Cases: steps as far off as past '
     "predictions were. --details: all."

@@ -11,6 +11,7 @@ from simulator.cost.bill import HOURS_PER_MONTH
 from simulator.cost.sensitivity import End, Knob, Sensitivity, worth_measuring
 from simulator.executors.executor import in_order
 from simulator.executors.threads import Threads
+from simulator.units import significant
 
 
 class SensitivityTables:
@@ -73,7 +74,9 @@ class SensitivityTables:
 
     def _price_flip(self) -> str:
         found = self.sensitivity.flip_price()
-        return "" if found is None else f"{self.compared[found[1]].label} if a replica costs over ${found[0]:.3g}/h"
+        if found is None:
+            return ""
+        return f"{self.compared[found[1]].label} if a replica costs over ${significant(found[0])}/h"
 
     def save(self, path: Path) -> None:
         """Draw the tornado plot. Raises InfercastError for a file that cannot be written."""

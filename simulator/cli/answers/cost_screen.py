@@ -131,12 +131,15 @@ def unbounded(slo: Slo, best: Row) -> list[str]:
     return [f"No SLO was given: 5% of users wait {wait} or more for a first token. Give, say, --slo ttft:1s,tpot:50ms."]
 
 
-def barely(plan: MemoryPlan) -> list[str]:
-    """Say of the cheapest that an error of its memory plan would take half of its KV cache or all of it."""
+def barely(plan: MemoryPlan, then: str = "") -> list[str]:
+    """Say of the cheapest that an error of its memory plan would take half of its KV cache or all of it.
+
+    `then`: what it takes with so much less.
+    """
     if not plan.fits_barely:
         return []
     cache, off = gibibytes(plan.cache_bytes), gibibytes(plan.error_bytes)
-    return [f"It fits barely: the plan of its KV cache of {cache} may be off by {off}; start the engine to see."]
+    return [f"It fits barely: the plan of its KV cache of {cache} may be off by {off}{then}; start the engine to see."]
 
 
 def _doubt(best: Row) -> str:

@@ -28,7 +28,7 @@ from simulator.questions.row_intervals import ENDS, intervals, regime_of
 from simulator.questions.words import seconds
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.vllm_result import vllm_result
-from simulator.units import counted, lasting, scaled
+from simulator.units import counted, lasting, per_second, scaled, significant
 from simulator.workloads.arrivals import OpenLoop
 from simulator.workloads.rate_curves import RateCurve
 from simulator.workloads.workload import Requests, Workload
@@ -122,9 +122,9 @@ def _left_of_curve(found: Found) -> list[str]:
     reached, peak = curve.peak_per_s(span_s), curve.peak_per_s()
     if math.isclose(reached, peak):
         return []
-    seen = f"Only the first {lasting(span_s)} of the rate curve, at {reached:.3g} requests/s or less"
+    seen = f"Only the first {lasting(span_s)} of the rate curve, at {per_second(reached, 'request')} or less"
     whole = f"Give --duration {curve.span_s / 3600:g}h, or ask infercast plan"
-    return [f"{seen}: its peak of {peak:.3g} is not simulated. {whole}."]
+    return [f"{seen}: its peak of {significant(peak)} is not simulated. {whole}."]
 
 
 def load_in_words(found: Found, behaviour: ClientQuestion) -> str:
@@ -271,10 +271,12 @@ def _notes(found: Found, row: Row, deadline: str) -> list[str]:
         "given up": len(run.abandoned),
         "rejected": len(run.rejected),
     }
+    mean_replicas = each.replica_hours / (run.closed_s / 3600)
+    while_they_came = " while requests came" if report.is_as_offered else ""
     said = [
         f"{len(run.row):,} of {len(found.sent):,} requests served in {lasting(run.closed_s)}{_draws(each)}, "
-        f"{report.output_tokens_per_s:,.0f} output tokens/s{' while requests came' if report.is_as_offered else ''}; "
-        f"{each.replica_hours:.3g} replica-hours ({each.replica_hours / (run.closed_s / 3600):.3g} on average), "
+        f"{per_second(report.output_tokens_per_s, 'output token')}{while_they_came}; "
+        f"{significant(each.replica_hours)} replica-hours ({significant(mean_replicas)} on average), "
         f"busy {each.busy_share:.0%} of them{''.join(f'; {n:,} {what}' for what, n in counted.items() if n)}."
     ]
     said += rejection_notes([run])
@@ -319,7 +321,7 @@ def _overload_notes(found: Found) -> list[str]:
     if not (report.overload and found.endless):
         return []
     names = ", ".join(name.upper() for name in found.endless if name in found.service.metrics)
-    grow = f"{names} grow with {report.overload.queue}, by {report.queue_growth_per_s:.3g} requests per second"
+    grow = f"{names} grow with {report.overload.queue}, by {per_second(report.queue_growth_per_s, 'request')}"
     return [f"{grow}: a p95 of them does not exist."]
 
 

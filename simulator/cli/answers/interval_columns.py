@@ -1,12 +1,12 @@
 """Tables of the intervals of predicted numbers, and the option that sets their level."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from typer import Option
 
-from simulator.cli.numbers import number
+from simulator.cli.numbers import ends, number, ranged
 from simulator.cli.output import Column, Row, View
 from simulator.questions.row_intervals import ENDS
 
@@ -45,21 +45,8 @@ class RangedColumn(Column):
     factor: float = 1.0
 
     def cell(self, row: Row) -> str:
-        """Return the value and its interval as text; a dash for None, the value alone where it has no other end."""
-        value, low, high = row[self.key], row[f"{self.key}_low"], row[f"{self.key}_high"]
-        if value is None:
-            return "-"
-        shown = number(3, self.factor)(value)
-        return shown if low is None or low == high else f"{shown} ({ends(low, high, number(2, self.factor))})"
-
-
-def ends(low: float, high: float | None, show: Callable[[float], str]) -> str:
-    """Return both ends of an interval as text; one without an upper end goes up from its lower one.
-
-    >>> ends(1.5, 4.0, str), ends(1.5, None, str)
-    ('1.5-4.0', '1.5 up')
-    """
-    return f"{show(low)} up" if high is None else f"{show(low)}-{show(high)}"
+        """Return the value and its interval as text, as `ranged` does."""
+        return ranged(row[self.key], row[f"{self.key}_low"], row[f"{self.key}_high"], self.factor)
 
 
 BASIS = Column("interval_basis", "rests on", left=True)

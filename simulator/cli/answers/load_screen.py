@@ -13,6 +13,7 @@ from simulator.cost.slo_rate import MOST_OF_ASKED
 from simulator.questions.load_rows import STATS
 from simulator.reports.overload import QUEUES
 from simulator.reports.slo import Slo
+from simulator.units import per_second
 
 LATENCIES = ("ttft", "tpot", "e2el")
 TAIL = "p95"
@@ -44,7 +45,7 @@ def verdict(row: Row, slo: Slo) -> list[str]:
     if row["slo_attainment"] is None:
         tails = {name.upper(): _tail(row, name) for name in ("ttft", "tpot")}
         said = [f"{name} {TAIL} {number()(value)} ms" for name, value in tails.items() if value is not None]
-        return [f"{', '.join(said)}; {number()(row['output_throughput'])} output tokens/s.", *_overload(row)]
+        return [f"{', '.join(said)}; {per_second(row['output_throughput'], 'output token')}.", *_overload(row)]
     kept = row["slo_attainment"] >= slo.share
     shown = row["slo_attainment"] if kept else math.floor(1e3 * row["slo_attainment"]) / 1e3  # never the asked one
     share = f"{shown:.1%} of requests keep every bound, {slo.asked} are asked for"
@@ -78,7 +79,7 @@ def _overload(row: Row) -> list[str]:
         return []
     grows_per_s = row["queue_growth_per_s"]
     if row["overloaded"]:
-        grew = f"in the second half {QUEUES[row['overload']]} grew by {grows_per_s:.3g} requests/s"
+        grew = f"in the second half {QUEUES[row['overload']]} grew by {per_second(grows_per_s, 'request')}"
         return [f"Overloaded: {grew}; more requests would have other latencies."]
     full = "full steps of the decode pool" if row["overload"] == "decoding" else "full steps"
     if _come(row):
@@ -116,7 +117,7 @@ def verdict_of_several(rows: Sequence[Row], slo: Slo) -> list[str]:
     first, most = min(good, key=lambda row: float(row["p95_ttft_ms"])), rows[busiest(rows, slo)]
     kept = f"{len(good)} of {len(rows)} keep{'s' if len(good) == 1 else ''} the SLO ({slo})"
     kept = kept if slo.bounds_s else f"First token soonest: {load_label(first, rows)}"
-    told = f"{kept}. Most tokens: {load_label(most, rows)}, {number()(most['output_throughput'])} output tokens/s."
+    told = f"{kept}. Most tokens: {load_label(most, rows)}, {per_second(most['output_throughput'], 'output token')}."
     return [told, *_overloads(rows)]
 
 

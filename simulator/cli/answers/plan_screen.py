@@ -18,7 +18,7 @@ from simulator.questions.row_intervals import ENDS
 from simulator.reports.interval_widths import basis_of
 from simulator.reports.provenance import Provenance
 from simulator.reports.slo import Slo
-from simulator.units import counted
+from simulator.units import counted, significant
 
 SHOWN_MONTHS = 5  # as many rows and the last month: the screen has 24 lines; json and csv have all
 MEANS = {
@@ -125,8 +125,8 @@ def pools_verdict(mixed: FleetPlan, pooled: FleetPlan, *, chosen: Sequence[Picke
     row, deployment = pools_row(mixed, pooled), pooled.scenario.deployment
     taken = any(each.plan.is_pooled and each.plan.scenario.deployment == deployment for each in chosen)
     split = f"{counted(row['prefill'], 'replica')} for prefill and {row['replicas'] - row['prefill']} for decode"
-    served = f"{row['split_per_s']:.3g}/s {mixed.scenario.slo.within}"
-    rates = f"{split} serve {served}, as many mixed ones {row['mixed_per_s']:.3g}/s"
+    served = f"{significant(row['split_per_s'])}/s {mixed.scenario.slo.within}"
+    rates = f"{split} serve {served}, as many mixed ones {significant(row['mixed_per_s'])}/s"
     usd = row["split_usd"], row["mixed_usd"]
     costs = f"; always on ${usd[0]:,.0f} in pools, ${usd[1]:,.0f} mixed" if None not in usd else ""
     return f"Disaggregated: {'yes' if taken else 'no'}; {rates} ({row['gain']:+.0%}){costs}."
@@ -218,7 +218,7 @@ def basis(best: FleetPlan) -> list[str]:
     scaled = "" if len(best.kinds) == 1 else " Scheduled and autoscaled fleets pay for what is up, start included."
     replicas = best.most_at(best.busiest)
     each = best.rates.rate_per_s(replicas) / replicas
-    router = f", {each:.3g}/s as one of {replicas} behind a {best.rates.router} router" if replicas > 1 else ""
+    router = f", {significant(each)}/s as one of {replicas} behind a {best.rates.router} router" if replicas > 1 else ""
     alone = best.rates.rate_per_s(1) if best.rates.least == 1 else best.rates.known.rate_per_s
     sessions = f" in {best.rates.sessions}" if best.rates.sessions.turns > 1 else ""
     growing = f", growing {demand.growth_per_month:.0%} a month" if demand.growth_per_month else ""
@@ -226,7 +226,7 @@ def basis(best: FleetPlan) -> list[str]:
     return [
         f"{load[:1].upper()}{load[1:]}{sessions}{growing}; "
         f"headroom {sizing.headroom:.0%}, {sizing.spare} spare, cold start {best.scaling.cold_start_s:.0f} s.",
-        f"A replica serves {alone:.3g}/s {best.scenario.slo.within}{router}.",
+        f"A replica serves {significant(alone)}/s {best.scenario.slo.within}{router}.",
         *(["Months between: --format json, csv."] if demand.growth_per_month and demand.months > SHOWN_MONTHS else []),
         f"At most: {rented}.{scaled}",
         *([ELECTRICITY] if best.pays_electricity else []),

@@ -21,6 +21,7 @@ from simulator.cli.options.reference_options import EngineOptions, status
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.text_layout import Format
 from simulator.hardware.hardware import load_hardware
+from simulator.units import significant
 
 if TYPE_CHECKING:
     from simulator.reference.check import Check
@@ -82,7 +83,7 @@ def _result(found: "Check", about_threads: list[str]) -> Result:
         steps = load_step_rows(found.load.step_errors)
         latencies = latency_rows(found.load.predicted, found.load.measured)
         views.append(step_view("Steps of the load", steps))
-        views.append(latency_view(f"Poisson load, {found.load.rate_per_s:.3g}/s", latencies))
+        views.append(latency_view(f"Poisson load, {significant(found.load.rate_per_s)}/s", latencies))
         if found.load.others_cores > 0.1:
             notes.append(f"Others used {found.load.others_cores:.1f} cores during the load.")
     plain = found.as_dict()

@@ -21,7 +21,7 @@ from simulator.errors import InfercastError, NotModelledError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
 from simulator.questions.price_question import OfferQuestion
-from simulator.simulation.sent import sent
+from simulator.simulation.engine_workload import engine_workload
 from simulator.workloads.workload import Workload
 
 
@@ -56,11 +56,11 @@ def command(
     def case(choice: Choice, rate: float | None, load: Workload) -> Found:
         deployment = choice()
         service = fleet.service(deployment)
-        workload, _, clients = behaviour.asked(sent(load, deployment))
+        workload, _, clients = behaviour.asked(engine_workload(load, deployment))
         counted = replace(load, request_count=workload.request_count)
         loads = drawn(counted, deployment) if service.is_constant(clients) else [load]
         with progress_bar(str(deployment)) as progress:
-            asked = (behaviour.asked(sent(each, deployment)) for each in loads)
+            asked = (behaviour.asked(engine_workload(each, deployment)) for each in loads)
             first, *draws = [service.report(requests, who, slo, progress) for _, requests, who in asked]
         return Found(workload, rate, first.beside(draws), priced)
 

@@ -45,13 +45,13 @@ class ContextOptions:
 
         Raises InfercastError for a list that holds anything but whole numbers above 0.
         """
-        longest = plan.deployment.context_tokens
+        longest = plan.deployment.max_model_len
         asked = self._asked()
         return [each for each in asked or sorted({1024, 8192, 65536, longest}) if each <= longest]
 
     def too_long(self, plan: MemoryPlan) -> list[InfercastError]:
         """Return why asked lengths have no answer: they are beyond the longest context."""
-        longest, deployment = plan.deployment.context_tokens, plan.deployment
+        longest, deployment = plan.deployment.max_model_len, plan.deployment
         because = f"a sequence has {longest:,} tokens at most"
         beyond = [each for each in self._asked() if each > longest]
         return [InfercastError(f"{each:,} tokens on {deployment}", because, "Give shorter lengths") for each in beyond]

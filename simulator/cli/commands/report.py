@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,18 +41,12 @@ IN_A_LABEL = ("model", "hardware", "tp", "pp", "ep", "dp")  # a page says the mo
 class Pinned(Compared):
     """An answer whose deployment was given, not searched; `more`: what tells it from others of the same label."""
 
-    given: Answer
     more: str = ""
 
     @property
     def label(self) -> str:
         """Devices of a replica, what is not usual, and what else tells it from the other deployments."""
         return f"{super().label} {self.more}".rstrip()
-
-    @cached_property
-    def answer(self) -> Answer:
-        """The answer, as `infercast cost` finds it."""
-        return self.given
 
 
 @grouped
@@ -125,5 +119,5 @@ def _pinned(found: Answer, load: Target) -> Pinned:
     usd = found.at_load.usd_per_hour if found.at_load else None
     busy_w = found.replicas * busy_watts(deployment, found.report)
     known = bounds(found.scenario)
-    solution = Solution(candidate, found.scenario, found.replicas, found.report, usd, known, busy_w)
-    return Pinned(solution, load, found)
+    solution = Solution(candidate, found, usd, known, busy_w)
+    return Pinned(solution, load)

@@ -135,7 +135,7 @@ class Decision:
 
     def _key_figures(self) -> list[KeyFigure]:
         row, found, slo = self.rows[0], self.best.found, self.best.load.slo
-        low, high = self.best.risk.replicas[0], self.best.risk.replicas[-1]
+        low, high = row["replicas_low"], row["replicas_high"]
         usd, per_million = row["usd_per_month"], row["usd_per_million_output_tokens"]
         bounds = {name: f"at most {bound * 1e3:,g} ms asked" for name, bound in slo.bounds_s.items()}
         cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
@@ -197,7 +197,7 @@ def _cases(low: str, high: str) -> str:
 
 
 def _in_cases(low: str, high: str) -> str:
-    return "in all five cases" if low == high else f"{low} to {high} in five cases"
+    return "in all cases" if low == high else f"{low} to {high} over the cases"
 
 
 def _answers_view(rows: Sequence[Row]) -> View:
@@ -212,7 +212,7 @@ def _answers_view(rows: Sequence[Row]) -> View:
         Column("usd_per_hour", "$/h", three),
         Column("usd_per_month", "$/month", count),
         Column("usd_per_million_output_tokens", "$/M output tokens", three),
-        Column("interval", "in five cases"),
+        Column("interval", "over the cases"),
         Column("p95_ttft_ms", "TTFT p95 ms", three),
         Column("p95_tpot_ms", "TPOT p95 ms", three),
         Column("load_of_capacity", "load", percent),
@@ -227,10 +227,14 @@ def _cases_view(compared: Sequence[Compared]) -> View:
     rows: list[Row] = []
     for each in compared:
         cases = dict(zip(keys, each.risk.replicas, strict=True))
-        rows.append({"deployment": each.label, **cases, "usd": each.usd(each.risk.then)})
+        rows.append(
+            {"deployment": each.label, **cases, "cache": each.risk.with_least_cache, "usd": each.usd(each.risk.most)}
+        )
+    barely = any(each.found.scenario.memory.fits_barely for each in compared)
     columns = [
         Column("deployment", "deployment", left=True),
         *(Column(key, f"p{100 * case:.0f} steps", count) for key, case in zip(keys, CASES, strict=True)),
-        Column("usd", "$/h in the slowest", three),
+        *([Column("cache", "smaller cache", count)] if barely else []),
+        Column("usd", "$/h in the worst", three),
     ]
     return View("Replicas by case: a dash where no number keeps the SLO", columns, rows)

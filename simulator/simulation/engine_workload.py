@@ -14,7 +14,7 @@ from simulator.workloads.workload import Workload
 BLOCKS_PER_PROMPT = 32  # to twice as many prefix blocks of a repeated prompt: fewer than the engine's, for speed
 
 
-def sent(workload: Workload, deployment: Deployment) -> Workload:
+def engine_workload(workload: Workload, deployment: Deployment) -> Workload:
     """Return the workload as it reaches an engine: equal requests drift apart, repeated prompts share their prefix.
 
     The seed and the number of requests stay.

@@ -12,8 +12,8 @@ from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.setting_names import configure
 from simulator.engines.engine import load_engine
 from simulator.simulation.engine_loop import simulate
+from simulator.simulation.engine_workload import BLOCKS_PER_PROMPT, engine_workload
 from simulator.simulation.scheduler_limits import limits
-from simulator.simulation.sent import BLOCKS_PER_PROMPT, sent
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 from simulator.workloads.workload import RepeatedPrompts, SharedPrefix, Workload
@@ -36,7 +36,7 @@ def with_settings(*given: str, deployment: Deployment = VLLM) -> Deployment:
 def test_equal_outputs_differ_by_the_drift_each_way_and_keep_their_mean(tokens, drift):
     """No output is shorter than one token, and the spread is even: shorter ones drift by less."""
     asked = replace(LOOP, lengths=Independent(Fixed(1024), Fixed(tokens)), request_count=20_000)
-    drawn = sent(asked, with_settings(f"drift_tokens={drift}")).requests()
+    drawn = engine_workload(asked, with_settings(f"drift_tokens={drift}")).requests()
     most = min(drift, tokens - 1)
     assert (drawn.output_tokens.min(), drawn.output_tokens.max()) == (tokens - most, tokens + most)
     assert drawn.output_tokens.mean() == pytest.approx(tokens, abs=4 * (most + 1) / np.sqrt(20_000))
@@ -57,8 +57,8 @@ def test_equal_outputs_differ_by_the_drift_each_way_and_keep_their_mean(tokens, 
     ],
 )
 def test_nothing_else_is_changed(asked, deployment):
-    assert np.array_equal(sent(asked, deployment).requests().output_tokens, asked.requests().output_tokens)
-    found = sent(asked, deployment)
+    assert np.array_equal(engine_workload(asked, deployment).requests().output_tokens, asked.requests().output_tokens)
+    found = engine_workload(asked, deployment)
     assert (found.arrivals, found.request_count, found.seed) == (asked.arrivals, asked.request_count, asked.seed)
     assert not len(found.prefixes)
 
@@ -66,15 +66,19 @@ def test_nothing_else_is_changed(asked, deployment):
 def test_engines_drift_where_a_front_end_answers_one_request_after_the_other():
     """A policy of continuous batches with a drift of its own; a user can set it."""
     names = ("vllm", "vllm-0.8", "vllm-0.5", "sglang", "tensorrt-llm", "lmdeploy", "llama.cpp", "transformers")
-    found = {name: sent(LOOP, replace(VLLM, engine=load_engine(name))).requests().output_tokens for name in names}
+    found = {
+        name: engine_workload(LOOP, replace(VLLM, engine=load_engine(name))).requests().output_tokens for name in names
+    }
     assert {name for name, tokens in found.items() if tokens.std()} == {"vllm", "vllm-0.8"}
     tensorrt = deploy("llama-3.1-8b", "h100-sxm", "tensorrt-llm")
-    assert sent(LOOP, with_settings("drift_tokens=4", deployment=tensorrt)).lengths.output == Uniform(124, 132)
+    assert engine_workload(LOOP, with_settings("drift_tokens=4", deployment=tensorrt)).lengths.output == Uniform(
+        124, 132
+    )
 
 
 @given(st.integers(0, 50), st.integers(1, 5))
 def test_a_user_gets_it_in_simulate_too_and_each_seed_is_another_draw(seed, more):
-    one, two, same = (sent(replace(LOOP, seed=each), VLLM).requests() for each in (seed, seed + more, seed))
+    one, two, same = (engine_workload(replace(LOOP, seed=each), VLLM).requests() for each in (seed, seed + more, seed))
     assert np.array_equal(one.output_tokens, same.output_tokens)
     assert not np.array_equal(one.output_tokens, two.output_tokens)
 
@@ -96,7 +100,7 @@ def prompts(found: Workload) -> np.ndarray:
 
 
 def test_repeated_prompts_share_blocks_that_lie_before_their_last_token():
-    found = sent(REPEATED, VLLM)
+    found = engine_workload(REPEATED, VLLM)
     asked, _ = REPEATED.repeated.asked(400, seed=0)
     assert np.array_equal(prompts(found), asked)
     blocks, tokens = found.prefixes.count, found.prefixes.prefix_block_tokens
@@ -108,7 +112,7 @@ def test_repeated_prompts_share_blocks_that_lie_before_their_last_token():
 
 
 def test_prompts_that_warm_an_engine_up_lie_in_its_cache_the_last_used_last():
-    found = sent(replace(LOOP, repeated=RepeatedPrompts(100, "random", 64)), VLLM)
+    found = engine_workload(replace(LOOP, repeated=RepeatedPrompts(100, "random", 64)), VLLM)
     _, warming = RepeatedPrompts(100, "random", 64).asked(400, seed=0)
     blocks = found.prefixes.count[0]
     warm = found.prefixes.warm.reshape(-1, blocks)
@@ -121,7 +125,7 @@ def test_prompts_that_warm_an_engine_up_lie_in_its_cache_the_last_used_last():
 
 
 def test_each_draw_repeats_its_prompts_in_an_order_of_its_own():
-    one, two = (prompts(sent(replace(REPEATED, seed=each), VLLM)) for each in (0, 1))
+    one, two = (prompts(engine_workload(replace(REPEATED, seed=each), VLLM)) for each in (0, 1))
     assert not np.array_equal(one, two)
     assert np.array_equal(np.sort(one), np.sort(two))
 
@@ -135,12 +139,12 @@ def test_each_draw_repeats_its_prompts_in_an_order_of_its_own():
     ],
 )
 def test_nothing_is_shared_without_a_cache_that_finds_prompts_again(deployment):
-    assert not len(sent(REPEATED, deployment).prefixes)
+    assert not len(engine_workload(REPEATED, deployment).prefixes)
 
 
 def test_repeated_prompts_are_found_in_the_cache_and_computed_once():
     """400 requests of 8 prompts: 8 whole prompts are computed, of the others what lies after the last shared block."""
-    found = sent(replace(LOOP, repeated=RepeatedPrompts(8)), VLLM)
+    found = engine_workload(replace(LOOP, repeated=RepeatedPrompts(8)), VLLM)
     requests = found.requests()
     run = simulate(limits(VLLM, requests), VLLM.step_table(), requests)
     shared = found.prefixes.count[0] * found.prefixes.prefix_block_tokens
@@ -172,7 +176,7 @@ def test_each_shared_prefix_is_computed_about_once(count: int) -> None:
 def test_without_a_prefix_cache_it_is_only_a_longer_prompt(given: str) -> None:
     assert hit_share(SHARED, with_settings(given)) == 0.0
     longer = replace(SHARED, shared=None).requests().prompt_tokens + 2048
-    assert np.array_equal(sent(SHARED, with_settings(given)).requests().prompt_tokens, longer)
+    assert np.array_equal(engine_workload(SHARED, with_settings(given)).requests().prompt_tokens, longer)
 
 
 def test_a_prefix_shorter_than_a_block_is_not_cached() -> None:
