@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.cost.bounds import Bounds, bounds
+from simulator.cost.capacity import Answer, answer
 from simulator.cost.energy import busy_watts
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions
@@ -106,15 +107,24 @@ class LoadLookup(NamedTuple):
     share_per_s: float
 
 
+class AnswerLookup(NamedTuple):
+    """A scenario whose highest rate is searched, and the asked rate, in requests/s."""
+
+    scenario: Scenario
+    rate_per_s: float
+
+
 def extra_watts(scenario: Scenario, report: Report, replicas: int) -> float:
     """Return the power in watts of replicas beyond that of waiting devices; 0 where electricity is in the price."""
     is_extra = any(each.usd_per_kwh for each in scenario.offers)
     return replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
 
 
-def learned_of(asked: BoundLookup | LoadLookup) -> Bounded | Tried | InfercastError:
+def learned_of(asked: BoundLookup | LoadLookup | AnswerLookup) -> Bounded | Tried | Answer | InfercastError:
     """Look something up, wherever this runs; an error is told, not raised."""
     try:
+        if isinstance(asked, AnswerLookup):
+            return answer(asked.scenario, asked.rate_per_s)
         if isinstance(asked, LoadLookup):
             scenario = asked.scenario
             report = scenario.report(scenario.workload.at_rate(asked.share_per_s))

@@ -8,8 +8,18 @@ from typing import NamedTuple
 
 from simulator.cost.bisection import bisect_first
 from simulator.cost.bounds import Bounds
-from simulator.cost.candidate import Bounded, BoundLookup, Candidate, LoadLookup, Rental, Tried, extra_watts, learned_of
-from simulator.cost.capacity import LIGHTEST_SHARE, Answer, answer
+from simulator.cost.candidate import (
+    AnswerLookup,
+    Bounded,
+    BoundLookup,
+    Candidate,
+    LoadLookup,
+    Rental,
+    Tried,
+    extra_watts,
+    learned_of,
+)
+from simulator.cost.capacity import LIGHTEST_SHARE, Answer
 from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
 from simulator.cost.packing import Packing, replica_size
@@ -140,22 +150,17 @@ class SearchNode:
             if tried.share_per_s <= LIGHTEST_SHARE * self.bounds.most_per_s:
                 self.never = ALONE
 
-    def settle(self, rate_per_s: float) -> None:
-        """Search the highest rate of a replica, as `cost` does: it may say that the asked one takes more of them.
+    def settle(self, answer: Answer) -> None:
+        """Take note of the highest rate of a replica, by which the asked one may take more of them.
 
-        `Search` looks at the asked requests alone, which may be too few for a queue to build up.
+        What was tried before were the asked requests alone, which may be too few for a queue to build up.
         """
-        assert self.bounds is not None  # noqa: S101  what is decided was bounded before
-        try:
-            self.answer = answer(self.bounds.scenario, rate_per_s)
-        except InfercastError as error:
-            self.error = error
-            return
-        if not self.answer.replicas:
+        self.answer = answer
+        if not answer.replicas:
             self.never = ALONE
-        elif self.answer.replicas > self.replicas:
-            self.low, self.replicas = self.answer.replicas - 1, self.answer.replicas
-            self.busy_w = extra_watts(self.answer.scenario, self.answer.report, self.replicas)
+        elif answer.replicas > self.replicas:
+            self.low, self.replicas = answer.replicas - 1, answer.replicas
+            self.busy_w = extra_watts(answer.scenario, answer.report, self.replicas)
 
     @property
     def is_out(self) -> bool:
@@ -239,23 +244,21 @@ class Search:
         return min((usd for without_price, usd, _ in self.left if not without_price), default=math.inf)
 
     def _next_wave(self) -> Iterator[SearchNode]:
-        """Take decided candidates as answers while they are the best; yield others to learn more of, one per worker."""
+        """Take answered candidates while they are the best; yield others to learn more of, one per worker."""
         expanding = 0
         while self._heap and expanding < self.executor.width and len(self.found) < self.top:
             entry = heapq.heappop(self._heap)
             node = entry[2]
             if self._is_alike(node.candidate, entry[0]):
                 continue
-            if not node.is_decided:
+            if node.answer is None:
                 expanding += 1
                 yield node
             elif expanding:  # it may not be the best: those that are expanded had lower bounds
                 heapq.heappush(self._heap, entry)
                 return
-            elif node.answer:
-                self._take(node, node.answer)
             else:
-                self._settle(node)
+                self._take(node, node.answer)
 
     def _is_alike(self, candidate: Candidate, rank: Rank) -> bool:
         """Whether an answer has the same model and device; those that may cost the same are noted."""
@@ -266,12 +269,6 @@ class Search:
                     self.same_cost.setdefault(place, []).append(candidate)
                 return True
         return False
-
-    def _settle(self, node: SearchNode) -> None:
-        try:
-            node.settle(self.load.rate_per_s)
-        finally:  # an interrupt leaves a state that can be read
-            self._sort_in(node)
 
     def _take(self, node: SearchNode, found: Answer) -> None:
         assert node.bounds  # noqa: S101  a decided candidate was bounded, then simulated
@@ -287,8 +284,8 @@ class Search:
             key, rank = node.candidate.key, self.rank(node, node.replicas)
             self._known[key] = min(rank, self._known.get(key, rank))
 
-    def _lookup(self, node: SearchNode) -> BoundLookup | LoadLookup:
-        """Return what is to be learnt of a candidate next: its bounds, or whether a number of replicas is enough.
+    def _lookup(self, node: SearchNode) -> BoundLookup | LoadLookup | AnswerLookup:
+        """Return what is to be learnt of a candidate next: bounds, whether some replicas are enough, or its answer.
 
         First the most that would still be an answer, where others are known to do: if these do not, it is cut. Without
         others the number goes up in growing steps until the SLO is kept. Then what is between is halved.
@@ -297,12 +294,16 @@ class Search:
         if node.bounds is None:
             offers = load.offers(node.candidate.hardware, node.candidate.devices)
             return BoundLookup(node.candidate, self._workload, load.slo, offers, load.interruptions, self.quantile)
+        if node.is_decided:
+            return AnswerLookup(node.bounds.scenario, load.rate_per_s)
         replicas = (node.low + node.replicas) // 2 if node.replicas else self._affordable(node) or node.low + node.step
         return LoadLookup(node.bounds.scenario, replicas, load.rate_per_s / replicas)
 
-    def _learn(self, node: SearchNode, learned: Bounded | Tried | InfercastError) -> None:
+    def _learn(self, node: SearchNode, learned: Bounded | Tried | Answer | InfercastError) -> None:
         if isinstance(learned, InfercastError):
             node.error = learned
+        elif isinstance(learned, Answer):
+            node.settle(learned)
         elif isinstance(learned, Bounded):
             node.bounds, node.never = learned.bounds, learned.never
             node.low = max(node.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
