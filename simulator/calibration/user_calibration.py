@@ -210,6 +210,31 @@ def calibrated(
     return Calibration(problem, found, before, after, held_back, others)
 
 
+def rows_by_preset(rows: Sequence[Measurement], hardware: Hardware, engine: str = "") -> dict[str, list[Measurement]]:
+    """Return the rows by the preset that they calibrate, the one of most rows first.
+
+    A row calibrates the preset that its version or date leads to, as other rows of it are predicted by that one. The
+    preset that questions use by default has all rows where none is its own. `engine`: a preset for all rows instead.
+    Rows that cannot be asked are with the first. Raises NotModelledError for rows of several engines.
+    """
+    target = _target(rows, hardware, engine)
+    found: dict[str, list[Measurement]] = {}
+    lost: list[Measurement] = []
+    versions: dict[Setup, str] = {}
+    for row in [] if engine else rows:
+        if row.setup not in versions:
+            try:
+                versions[row.setup] = _asked(row.setup, hardware, target)[1]
+            except InfercastError:
+                versions[row.setup] = ""
+        name = versions[row.setup]
+        (found.setdefault(name, []) if name else lost).append(row)
+    found = dict(sorted(found.items(), key=lambda each: -len(each[1])))
+    for own in [*found.values()][:1]:
+        own += lost
+    return {**found, target.id: found.get(target.id, list(rows))}
+
+
 def _source(rows: Sequence[Measurement], count: int, setups: int) -> Source:
     files = "; ".join(dict.fromkeys(row.setup.source for row in rows if row.setup.source)) or "a table"
     text = f"infercast calibrate --measured on {count} rows of {setups} setups: {files}"

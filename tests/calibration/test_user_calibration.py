@@ -18,7 +18,7 @@ from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset, write_preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
-from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated
+from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, rows_by_preset
 from simulator.cli import build
 from simulator.engines.engine import KIND, Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
@@ -284,6 +284,33 @@ def test_rows_of_another_version_calibrate_the_preset_that_questions_use_unless_
     assert usual.other_versions == ("vllm-0.19",)
     named = calibrated(measured, DEVICE, "vllm-0.19")
     assert (named.shipped.id, named.other_versions) == ("vllm-0.19", ())
+
+
+def test_rows_calibrate_the_preset_of_their_version_and_the_usual_one_by_its_own_where_it_has_some():
+    older = rows({}, LONE[:2], ["ttft_ms"], engine_version="0.19.1")
+    newer = rows({}, LONE[:1], ["ttft_ms"])
+    lost = [replace(row, setup=replace(row.setup, model="nobody-7b")) for row in newer]
+    assert rows_by_preset(older, DEVICE) == {"vllm-0.19": older, "vllm-0.33": older}
+    assert rows_by_preset([*newer, *older, *lost], DEVICE) == {"vllm-0.19": [*older, *lost], "vllm-0.33": newer}
+    assert rows_by_preset(older, DEVICE, "vllm-0.14") == {"vllm-0.14": older}
+    assert rows_by_preset(lost, DEVICE) == {"vllm-0.33": lost}
+
+
+def test_what_older_rows_move_predicts_other_rows_of_their_version(tmp_path):
+    """`calibrate` wrote the newest preset alone, which `validate` of rows of another version never reads."""
+    own, mine, other = tmp_path / "own", tmp_path / "mine.csv", tmp_path / "other.csv"
+    columns = "hardware,model,engine,engine_version,tp,input_len,output_len,batch,metric,value"
+    mine.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.19.1,1,512,64,1,ttft_ms,95\n")
+    other.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.19.1,1,600,64,1,ttft_ms,100\n")
+    text = printed("calibrate", "--measured", str(mine), "--out", str(own))
+    assert sorted(path.stem for path in (own / "engines").iterdir()) == ["vllm-0.19", "vllm-0.33"]
+    assert "--engine vllm-0.19" in text
+    assert "for questions without --engine" in " ".join(text.split())
+    before, after = (
+        json.loads(printed("validate", str(other), "--jobs", "1", "--format", "json", *more))["measurements"][0]
+        for more in ([], ["--profiles", str(own)])
+    )
+    assert abs(after["predicted"] - 100) < 0.3 * abs(before["predicted"] - 100)
 
 
 def test_rows_that_name_no_engine_are_of_the_usual_one():
