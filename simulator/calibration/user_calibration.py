@@ -230,8 +230,8 @@ def rows_by_preset(rows: Sequence[Measurement], hardware: Hardware, engine: str 
         name = versions[row.setup]
         (found.setdefault(name, []) if name else lost).append(row)
     found = dict(sorted(found.items(), key=lambda each: -len(each[1])))
-    for own in [*found.values()][:1]:
-        own += lost
+    if found:
+        next(iter(found.values())).extend(lost)
     return {**found, target.id: found.get(target.id, list(rows))}
 
 
