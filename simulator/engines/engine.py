@@ -213,6 +213,12 @@ class Engine(Profile):
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
         return default_of(self.max_model_len, hardware)
 
+    def of_model(self, model: str) -> "Engine":
+        """Return the same engine without kernels that a user has measured with other models than this one, by id."""
+        kept = [each for each in self.kernels if model in (each.models or (model,))]
+        kept = [each for each in kept if model not in each.except_models]
+        return self if len(kept) == len(self.kernels) else self.model_copy(update={"kernels": tuple(kept)})
+
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:

@@ -33,7 +33,10 @@ REFUSED = {  # why and what to do, by a pattern for the names without their orga
     r"(rwkv|v6-finch|v5-eagle|xlstm|retnet|stripedhyena|hyena)\b.*": ("its recurrence is not modelled", LAYERS),
     r"zamba2?\b.*": ("several of its layers share one attention block, which is not modelled", LAYERS),
     r"paligemma2?\b.*": ("its prompts attend in both directions, which is not modelled", LAYERS),
-    r"(llada|llada2\.\d|dream-v0|wedlm|diffusiongemma|diffusion-gemma)\b.*": ("it writes by diffusion, not token by token", OTHERS),
+    r"(llada|llada2\.\d|dream-v0|wedlm|diffusiongemma|diffusion-gemma)\b.*": (
+        "it writes by diffusion, not token by token",
+        OTHERS,
+    ),
     r"phi-4-mini-flash\b.*": ("its layers share gated memories, which is not modelled", LAYERS),
     r"hymba\b.*": ("its layers mix attention and Mamba head by head, which is not modelled", LAYERS),
     r"vibevoice\b.*": ("it turns text into speech", OTHERS),

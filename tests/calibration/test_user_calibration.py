@@ -17,12 +17,14 @@ from typer.testing import CliRunner
 from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset, write_preset
+from simulator.calibration.own_rows import rows_by_preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
-from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, rows_by_preset
+from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, shared
 from simulator.cli import build
 from simulator.engines.engine import KIND, Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
 from simulator.profile import Source, find
 from simulator.reports.intervals import Interval, interval
 from simulator.validation.measurements import Measurement, Setup, measurement_of
@@ -311,6 +313,23 @@ def test_what_older_rows_move_predicts_other_rows_of_their_version(tmp_path):
         for more in ([], ["--profiles", str(own)])
     )
     assert abs(after["predicted"] - 100) < 0.3 * abs(before["predicted"] - 100)
+
+
+def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tmp_path):
+    found = slow()
+    read = Engine.from_yaml(write_preset(found, tmp_path))
+    assert read.of_model("llama-3.1-8b").kernels_on(DEVICE).residuals
+    measured, other = (read.of_model(model) for model in ("llama-3.1-8b", "qwen3-8b"))
+    assert not other.kernels_on(DEVICE).residuals
+    assert found.moved
+    for each in found.moved:
+        floor = each.term.floor
+        values = [float(each.term.of(engine, DEVICE)) + floor for engine in (measured, other)]
+        whole, part = (math.log(value / (each.shipped + floor)) for value in values)
+        assert part == pytest.approx(shared(1) * whole, rel=0.05, abs=1e-3)
+    at = replace(ask(found.measurements[0].setup).deployment, engine=read)
+    assert at.kernels.residuals
+    assert not replace(at, model=load_model("qwen3-8b")).kernels.residuals
 
 
 def test_rows_that_name_no_engine_are_of_the_usual_one():

@@ -11,7 +11,8 @@ from typing import Annotated
 from typer import Option
 
 from simulator.calibration.own_preset import write_preset
-from simulator.calibration.user_calibration import Calibration, Moved, calibrated, rows_by_preset
+from simulator.calibration.own_rows import rows_by_preset
+from simulator.calibration.user_calibration import Calibration, Moved, calibrated
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.options.measured_options import StatedOptions
@@ -34,7 +35,7 @@ LISTED = 12  # most measurements that are listed one by one
 LITTLE = 0.1  # prior standard deviations: what moved less is left to json
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
-    "80 % range: what your rows leave open. docs/measurements.md explains the fit."
+    "80 % range: what your rows leave open. docs/measurements.md explains the fit, and what other models get of it."
 )
 
 
