@@ -332,6 +332,15 @@ def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tm
     assert not replace(at, model=load_model("qwen3-8b")).kernels.residuals
 
 
+def test_rows_ten_times_slower_than_predicted_are_said_to_have_another_unit(tmp_path):
+    columns = "hardware,model,engine,engine_version,tp,input_len,output_len,batch,metric,value"
+    for value, is_told in (("6000", True), ("60", False)):
+        mine = tmp_path / f"{value}.csv"
+        mine.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.33.0,1,512,64,1,ttft_ms,{value}\n")
+        text = " ".join(printed("calibrate", "--measured", str(mine), "--out", str(tmp_path / value)).split())
+        assert ("times slower than predicted" in text) is is_told
+
+
 def test_rows_that_name_no_engine_are_of_the_usual_one():
     measured = rows({}, LONE[:1], ["ttft_ms"])
     assert calibrated(measured, DEVICE).shipped.id == load_engine("vllm").id

@@ -3,6 +3,7 @@
 import math
 import os
 import shlex
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from simulator.validation.prediction import ask
 
 SHOWN = 6  # most names of devices in an error
 LISTED = 12  # most measurements that are listed one by one
+SLOW = 10.0  # guess: times slower than predicted, beyond which a unit is more likely wrong than a machine slow
 LITTLE = 0.1  # prior standard deviations: what moved less is left to json
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
@@ -148,11 +150,15 @@ def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
 
 
 def _remarks(found: Calibration) -> list[str]:
-    """Return what the user should know of the rows: other versions, rows left out."""
+    """Return what the user should know of the rows: far too slow, of other versions, left out."""
     notes = [
         f"Left out, {counted(number, 'row')}: {reason.rstrip('.')}."
         for reason, number in found.problem.left_out.items()
     ]
+    signs = [1 if row.metric.endswith("_ms") else -1 for row in found.measurements]
+    slower = math.exp(statistics.median(sign * error for sign, error in zip(signs, found.before, strict=True)))
+    if slower > SLOW:
+        notes.insert(0, f"Your rows are {slower:,.0f} times slower than predicted: give what the metric's name says.")
     if found.other_versions:
         versions = ", ".join(found.other_versions)
         notes.insert(0, f"Rows of {versions} calibrate {found.shipped.id}; --engine NAME calibrates another preset.")
