@@ -64,6 +64,8 @@ def _written(name: str, value: Any, sources: dict[str, Any]) -> Any:
         return _figure_as_profile(name, value, sources)
     if isinstance(value, Strict):
         return _as_profile(value, sources)
+    if isinstance(value, dict):
+        return {key: _written(name, each, sources) for key, each in value.items()}
     return tuple(_written(name, each, sources) for each in value) if isinstance(value, tuple) else value
 
 

@@ -215,9 +215,7 @@ class Engine(Profile):
 
     def of_model(self, model: str) -> "Engine":
         """Return the same engine without kernels that a user has measured with other models than this one, by id."""
-        kept = [each for each in self.kernels if model in (each.models or (model,))]
-        kept = [each for each in kept if model not in each.except_models]
-        return self if len(kept) == len(self.kernels) else self.model_copy(update={"kernels": tuple(kept)})
+        return self.model_copy(update={"kernels": tuple(each for each in self.kernels if each.is_of(model))})
 
     def kernels_on(self, hardware: Hardware) -> Kernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""

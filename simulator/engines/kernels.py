@@ -48,10 +48,9 @@ class Kernels(OnDevices):
     rules: KernelRules = KernelRules()
     fitted: FittedMultipliers = FittedMultipliers()
 
-    @property
-    def is_own(self) -> bool:
-        """Whether a user's own measurements made it."""
-        return bool(self.residuals or self.models or self.except_models)
+    def is_of(self, model: str) -> bool:
+        """Tell whether it holds for a model, by id."""
+        return model in (self.models or (model,)) and model not in self.except_models
 
     def with_fitted(self, **values: float | None) -> "Kernels":
         """Return the same kernels with other multipliers; those not named stay as they are."""
