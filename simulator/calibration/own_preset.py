@@ -5,6 +5,7 @@ from typing import Any
 
 from simulator.calibration.user_calibration import Calibration
 from simulator.engines.engine import KIND, Engine
+from simulator.engines.kernels import Kernels
 from simulator.engines.overheads import Overheads
 from simulator.profile import Figure, Source, Strict, find
 from simulator.profile_files import read_yaml, write_yaml
@@ -21,20 +22,24 @@ def write_preset(found: Calibration, folder: Path) -> Path:
 
 
 def preset(found: Calibration, base: Path) -> dict[str, Any]:
-    """Return the mapping of a calibrated preset: the file `base` with one more set of kernels, for the device alone."""
+    """Return the mapping of a calibrated preset: the file `base` with kernels of the device's own before the others."""
     raw = upgraded(Engine.__name__, read_yaml(base), str(base))
     sources: dict[str, Any] = dict(raw["sources"])
-    rule = found.engine.kernels[0]
+    written = [_kernels(each, sources) for each in found.own]
+    others = [each for each in raw.get("kernels", ()) if not _is_own(each, (found.hardware.id,))]
+    return {KEY: VERSIONS[Engine.__name__], **raw, "sources": sources, "kernels": (*written, *others)}
+
+
+def _kernels(rule: Kernels, sources: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of kernels with the host times beside them."""
     written = _as_profile(rule.model_copy(update={"overheads": None}), sources)
-    if rule.overheads is not None:
-        written["overheads"] = _times(rule.overheads, sources)
-    device = (found.hardware.id,)
-    others = [each for each in raw.get("kernels", ()) if not _is_own(each, device)]
-    return {KEY: VERSIONS[Engine.__name__], **raw, "sources": sources, "kernels": (written, *others)}
+    return written if rule.overheads is None else written | {"overheads": _times(rule.overheads, sources)}
 
 
 def _is_own(kernels: dict[str, Any], device: tuple[str, ...]) -> bool:
-    return tuple(kernels.get("devices", ())) == device
+    """Tell whether an earlier calibration wrote these kernels of a device."""
+    measured = any(kernels.get(name) for name in ("residuals", "models", "except_models"))
+    return measured and tuple(kernels.get("devices", ())) == device
 
 
 def _times(overheads: Overheads, sources: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +64,8 @@ def _written(name: str, value: Any, sources: dict[str, Any]) -> Any:
         return _figure_as_profile(name, value, sources)
     if isinstance(value, Strict):
         return _as_profile(value, sources)
+    if isinstance(value, dict):
+        return {key: _written(name, each, sources) for key, each in value.items()}
     return tuple(_written(name, each, sources) for each in value) if isinstance(value, tuple) else value
 
 

@@ -100,5 +100,6 @@ def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], so
 
 def uncalibrated(engine: Engine, hardware: Hardware) -> Engine:
     """Return an engine without what an earlier calibration has found on a device."""
-    kept = tuple(each for each in engine.kernels if not (each.residuals and each.devices == (hardware.id,)))
+    own = [each for each in engine.kernels if each.residuals or each.models or each.except_models]
+    kept = tuple(each for each in engine.kernels if each not in own or each.devices != (hardware.id,))
     return engine.model_copy(update={"kernels": kept})

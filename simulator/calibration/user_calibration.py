@@ -14,22 +14,25 @@ import numpy as np
 
 from simulator.arrays import Floats
 from simulator.calibration.map_fit import NOISE, Fit, Problem, setups_of
+from simulator.calibration.own_rows import asked_of, target_of
 from simulator.calibration.terms import Term, adjusted, uncalibrated
 from simulator.day import today
-from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine
+from simulator.engines.engine import Engine
+from simulator.engines.kernels import Kernels
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Source
 from simulator.reports.intervals import Interval, interval
 from simulator.units import counted
 from simulator.validation.measurements import Measurement, Setup
-from simulator.validation.prediction import Answered, Asked, ask, predict
+from simulator.validation.prediction import Answered, Asked, predict
 from simulator.validation.scores import beating_light
 
 SECONDS = "Is it in seconds? Give what the metric's name says."
 CHECK = "Else check the device, the parallelism and the number formats that were stated."
 FOLDS, LEAST = 5, 2  # parts of the setups that are held back in turn; fewest setups for that
 GAIN = 0.005  # of the measured value: a smaller gain is rounding
+SHARED = 0.3  # correlation of errors of two models on one device: of left-out rows 0.3 to 0.4 (rates), 0.2 (prompts)
 SURE = 1.28  # standard deviations on each side that hold 80 %
 
 
@@ -87,13 +90,30 @@ class Calibration:
 
     @property
     def engine(self) -> Engine:
-        """The calibrated engine with its residuals; constants are the shipped ones where the fit does not help."""
-        rows, setups = len(self.problem.rows), len(self.problem.asked)
-        values = self.problem.values(self.fit.moved) if self.helps else {}
-        found = adjusted(self.shipped, self.hardware, values, _source(self.problem.rows, rows, setups))
-        rule, *others = found.kernels
-        own = rule.model_copy(update={"residuals": self.residuals})
-        return found.model_copy(update={"kernels": (own, *others)})
+        """The calibrated engine; constants are the shipped ones where the fit does not help."""
+        return self.shipped.model_copy(update={"kernels": (*self.own, *self.shipped.kernels)})
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Ids of the models that were measured."""
+        return tuple(dict.fromkeys(each.deployment.model.id for each in self.problem.asked.values()))
+
+    @property
+    def own(self) -> tuple[Kernels, ...]:
+        """Kernels of the device: of the measured models, with residuals, and, where the fit helps, of all others.
+
+        Other models have `shared` of what moved, in logarithms.
+        """
+        measured = self._kernels(self.fit.moved if self.helps else np.zeros_like(self.fit.moved))
+        measured = measured.model_copy(update={"residuals": self.residuals, "models": self.models})
+        if not self.helps:
+            return (measured,)
+        rest = self._kernels(self.fit.moved * shared(len(self.models)))
+        return measured, rest.model_copy(update={"except_models": self.models})
+
+    def _kernels(self, moved: Floats) -> Kernels:
+        source = _source(self.problem.rows, len(self.problem.rows), len(self.problem.asked))
+        return adjusted(self.shipped, self.hardware, self.problem.values(moved), source).kernels[0]
 
     @property
     def intervals(self) -> list[tuple[str, Interval, Interval]]:
@@ -168,6 +188,18 @@ class Calibration:
         return {kind: tuple(round(value, 4) for value in of.values()) for kind, of in worst.items()}
 
 
+def shared(models: int) -> float:
+    """Return the share of what measurements of some models moved that another model of the device is expected to show.
+
+    Errors of two models are correlated by SHARED; the best guess of another from the mean of `models` of them is
+    n SHARED / (1 + (n - 1) SHARED) of it.
+
+    >>> [round(shared(models), 2) for models in (1, 2, 8)]
+    [0.3, 0.46, 0.77]
+    """
+    return models * SHARED / (1 + (models - 1) * SHARED)
+
+
 def _median(errors: Floats) -> float:
     return float(np.median(np.abs(np.expm1(-errors))))
 
@@ -218,7 +250,7 @@ def _source(rows: Sequence[Measurement], count: int, setups: int) -> Source:
 
 def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> tuple[Problem, tuple[str, ...]]:
     """Return the rows of the device and the engine that can be predicted, as a problem to fit, and other presets."""
-    target = _target(rows, hardware, engine)
+    target = target_of(rows, hardware, engine)
     kept: list[Measurement] = []
     asked: dict[Setup, Asked] = {}
     others: set[str] = set()
@@ -230,7 +262,7 @@ def _fit_problem(rows: Sequence[Measurement], hardware: Hardware, engine: str) -
             if row.setup in refused:
                 raise refused[row.setup]
             if row.setup not in answers:
-                asked[row.setup], version = _asked(row.setup, hardware, target)
+                asked[row.setup], version = asked_of(row.setup, hardware, target)
                 answers[row.setup] = asked[row.setup].answer()
                 others |= {version} - {target.id}
             if not math.isfinite(answers[row.setup].value(row.metric, row.stat)):
@@ -266,37 +298,3 @@ def _possible(rows: Sequence[Measurement]) -> tuple[list[Measurement], dict[str,
         raise InfercastError(counted(len(rows), "measurement"), faster, f"{SECONDS} {CHECK}")
     kept = [each.measurement for each in found if each not in beating]
     return kept, {f"{faster}. {SECONDS} {CHECK}": len(beating)}
-
-
-def _target(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Engine:
-    """Return the preset to calibrate: the one given, or the one that questions about the device lead to."""
-    if engine:
-        return load_engine(engine)
-    names = sorted({row.setup.engine for row in rows if not row.setup.flaw} - {""})
-    measured = sorted({_engine_named(each) for each in names})
-    if len(measured) > 1:
-        because = "one preset is calibrated at a time"
-        raise NotModelledError(f"rows of {', '.join(measured)}", because, "Give --engine NAME")
-    usual = load_engine(usual_engine(hardware))
-    return usual if not measured or measured == [usual.engine] else load_engine(measured[0])
-
-
-def _engine_named(name: str) -> str:
-    return engine_of(name, "").engine
-
-
-def _asked(setup: Setup, hardware: Hardware, target: Engine) -> tuple[Asked, str]:
-    """Return the question about a setup to the preset that is calibrated, and the preset of the setup's own version."""
-    own = ask(setup if setup.engine else replace(setup, engine=target.engine, engine_version=target.version))
-    found = own.deployment.engine
-    if own.deployment.hardware.id != hardware.id:
-        raise NotModelledError(setup.hardware, f"it is not {hardware.id}", "Calibrate it on its own")
-    if found.engine != target.engine:
-        raise NotModelledError(found.id, f"it is not {target.engine}", "Calibrate it on its own")
-    at = own
-    if found.id != target.id:
-        at = ask(replace(setup, engine=target.engine, engine_version=target.version))
-    if at.deployment.engine.id != target.id:
-        raise NotModelledError(target.id, f"rows of {found.id} cannot be asked of it", "Give another --engine")
-    plain = uncalibrated(at.deployment.engine, hardware)
-    return at.on(replace(at.deployment, engine=plain)), found.id

@@ -220,12 +220,12 @@ class Deployment:
     @cached_property
     def kernels(self) -> DeviceKernels:
         """The engine's kernels on the device, for the model."""
-        return self.engine.kernels_on(self.hardware).of_model(self.model)
+        return self.engine.of_model(self.model.id).kernels_on(self.hardware).of_model(self.model)
 
     @property
     def overheads(self) -> Overheads:
         """The engine's host times beside the device; none at the speed of light."""
-        return NO_OVERHEADS if self.light else self.engine.overheads_on(self.hardware)
+        return NO_OVERHEADS if self.light else self.engine.of_model(self.model.id).overheads_on(self.hardware)
 
     @property
     def stream_s(self) -> float:
@@ -269,7 +269,8 @@ class Deployment:
 
     def step_model(self) -> StepModel:
         """Return the model of a step's seconds."""
-        offload, engine, kernels, ahead = self.settings.offload, self.engine, self.kernels, self.async_scheduling
+        offload, kernels, ahead = self.settings.offload, self.kernels, self.async_scheduling
+        engine = self.engine.of_model(self.model.id)
         on_host = host_layers(self.model, offload)
         waits = kernels.fitted.prompt_launch_s and not ahead  # the device, for the sampler
         slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)

@@ -11,6 +11,7 @@ BACKENDS = {  # names that say by a word behind them which other engine computes
     r"vllm\b.*\btpu\b.*|tpu[ _-]inference\b.*": "vllm tpu",
     r"vllm[ _-]*\(?v1\)?(?=$|[^\w.])(.*)": r"vllm\1",  # its engine from 0.8 on, the only one in newer releases
     r"vllm[ _]+\(?rocm\)?(.*)": r"vllm\1",
+    r"vllm-rocm[\s-]+(?!0\.6\b)(v?\d.*)": r"vllm \1",  # vllm-rocm-0.6 is the preset of AMD's images with V0
 }
 STACKS = ("cuda",)  # names of what engines stand on, for an engine that a source does not name otherwise
 _BACKENDS = {re.compile(pattern, re.IGNORECASE): name for pattern, name in BACKENDS.items()}
@@ -84,9 +85,10 @@ def stated_release(engine: str, text: str) -> str:
 def stated_date(text: str) -> str:
     """Return the most exact date in a text, or that of a container of NVIDIA's in it; "" for none.
 
-    >>> stated_date("latest (2026-01) 2026-01-20"), stated_date("25.09-py3")
-    ('2026-01-20', '2025-09')
+    >>> stated_date("latest (2026-01) 2026-01-20"), stated_date("25.09-py3"), stated_date("nightly_20260801")
+    ('2026-01-20', '2025-09', '2026-08-01')
     """
     if container := CONTAINER.search(text):
         return f"20{container[1]}-{container[2]}"
-    return max(re.findall(r"20\d\d(?:-\d\d){0,2}", text), key=len, default="")
+    together = re.sub(r"(?<!\d)(20\d\d)(0[1-9]|1[0-2])([0-3]\d)(?!\d)", r"\1-\2-\3", text)
+    return max(re.findall(r"20\d\d(?:-\d\d){0,2}", together), key=len, default="")

@@ -20,15 +20,21 @@ class Kernels(OnDevices):
     """What an engine's kernels do on some devices (`rules`), and what they reach there (`fitted`).
 
     `fitted` multiplies the achievable rates of a device's profile. A user's own measurements (`infercast calibrate`)
-    make one for a single device, with `residuals`.
+    make one for a single device and the `models` that were measured, with `residuals`, and one for all others.
     """
 
     families: tuple[str, ...] = ()  # of devices that it holds for
     fitted_on: tuple[str, ...] = ()  # families of the devices whose measurements `fitted` comes from
+    models: tuple[str, ...] = ()  # that it holds for, by id; none is all
+    except_models: tuple[str, ...] = ()  # that it does not hold for
     residuals: dict[str, tuple[float, ...]] = {}  # "metric regime": ln(measured / predicted) of setups held back
     overheads: Overheads | None = None  # of the host of what was measured; none: the engine's
     rules: KernelRules = KernelRules()
     fitted: FittedMultipliers = FittedMultipliers()
+
+    def is_of(self, model: str) -> bool:
+        """Tell whether it holds for a model, by id."""
+        return model in (self.models or (model,)) and model not in self.except_models
 
     def with_fitted(self, **values: float | None) -> "Kernels":
         """Return the same kernels with other multipliers; those not named stay as they are."""

@@ -24,18 +24,29 @@ LOOSE = {  # what a loose reading puts in place of what tables say beside a name
     r"\bxeon 6 (?=\d{4}p)": "xeon ",
     r"\b(?P<device>L\d+S?|A(?:2|10G?|16|30|40)|T4|MI(?:50|60|100|210)|RTX .+?) PCIe\b.*": r"\g<device>",
     r"(?:\bmac(?:book)? (?:air|pro|studio|mini)|\bimac)(?: \d\d(?:\.\d)?(?:\"|\u201d|-?inch)?(?= ))?": "",
+    r"^single\b|\bmod(?:ded|ified)?$|\bigpu$": "",
+    r"\b(?:[a-z]{1,4}\d\w*\.(?:\d*x?large|metal)\w*|\w\d-(?:standard|highgpu|megagpu|ultragpu)-\w+)$": "",  # g5.xlarge
+    r"(?<=\d) HL-\d+\w*$|(?<=\d) (?:radeon )?[678][46-9]0m$": "",  # Gaudi 2 (HL-225H), HX 370 (890M)
+}
+OF_APPLE = {  # likewise beside the names of Apple's chips
     r"\b\d+-core cpu\b": "",
-    r"\b(?:\d+/)?(?P<cores>\d\d)(?:c|[- ]core|(?: gpu)? cores)?(?: gpu)?$": r"\g<cores>-core GPU",  # M4 Max 16/40, 80C
+    r"\b(?P<gb>\d+ ?[gt]b) (?P<cores>\d\d\D*)$": r"\g<cores> \g<gb>",
+    r"\b(?:\d+/)?(?P<cores>\d\d)(?:c|[- ]core|(?: gpu)? cores)?(?: gpu)?(?P<gb> \d+ ?[gt]b)?$": (
+        r"\g<cores>-core GPU\g<gb>"  # M4 Max 16/40, 80C
+    ),
 }
 OF_CPUS = {  # likewise beside the names of CPUs
     r"^cpu[\s:]+": "",
-    r"\b\d+-cores?\b(?: processor)?|\b\d+ (?:cores|threads)\b": "",
+    r"\b\d+-cores?\b(?: processor)?|\b\d+ (?:cores|threads)\b|\b\d+c\b|\bcpu$": "",
+    r"\b(?:rome|milan|genoa|bergamo|turin|(?:sapphire|emerald|granite) rapids)\b(?=.*\d)": "",
+    r"(?<=\d)kf\b": "K",  # without its GPU
     r"\b(?:\d+|single|dual|quad)[- ]channel\b|\bddr\d(?:[- ]\d{4})?\b": "",
 }
 CPU = re.compile(
     r"\b(?:epyc|xeon|ryzen|threadripper|core (?:ultra|i\d)|i\d-\d+|altra|graviton|snapdragon)", re.IGNORECASE
 )
 APPLE = re.compile(r"\bM\d\b", re.IGNORECASE)
+DRIVER = re.compile(r"\s*\((?:radv|llvm|amdvlk|bmg|dg\d|mtl|arl|lnl|ptl)\b[^)]*\)", re.IGNORECASE)  # Vulkan's code name
 NOTE = re.compile(r"\s*\(([a-z][a-z .,&'/-]*)\)", re.IGNORECASE)  # words alone
 TELLING = re.compile(  # words of a note that make it another device, or part of one
     r"\b(?:pcie|sxm\w*|nvl|oam|laptop|notebook|mobile|max-?q|cpu|gcd|mig|vgpu|half|part|igpu|npu|server|ada)\b",
@@ -45,6 +56,7 @@ FILLERS = re.compile(  # as nvidia-smi, clinfo and lscpu have it
     r"\((?:r|tm)\)|\b(?:geforce|tesla|instinct|radeon|tensor core|graphics|gpu|oam)\b"
     r"|\b\d\dth gen\b|\b\d+-core processor\b|\b\d+-cores\b|\bprocessor\b|\bcpu(?=\s*(?:@|e\d-))|@\s*[\d.]+\s?ghz"
     r"|\bmac(?:book (?:air|pro)| mini| studio| pro)\b|\bimac\b"
+    r"|\b(?:apu|vf)$"
     r"|\b(?:asus|msi|gigabyte|evga|zotac|pny|xfx|asrock|palit|gainward|founders edition|developer kit)\b",
     re.IGNORECASE,
 )
@@ -74,6 +86,7 @@ def spellings(name: str) -> Iterator[tuple[str, int]]:
     >>> list(spellings("RTX 4090M"))[-1], list(spellings("Laptop RTX 4090 16GB"))[-1]
     (('RTX 4090 Laptop', 0), ('RTX 4090 Laptop', 16))
     """
+    name = DRIVER.sub("", name)
     without, plain = VENDOR.sub("", name, count=1), _without_fillers(name)
     for each in dict.fromkeys((without, plain)):
         yield from _with_memory(each)
@@ -119,9 +132,8 @@ def _loosely(name: str) -> Iterator[str]:
     seen: dict[str, None] = {}
     for each in (name, without):
         loose = re.sub(r"[()\[\],]+", " ", VENDOR.sub(" ", each, count=1)).strip()
-        for pattern, put in {**LOOSE, **(OF_CPUS if CPU.search(each) else {})}.items():
-            if put.endswith("GPU") and not APPLE.search(loose):
-                continue
+        more = {**(OF_APPLE if APPLE.search(loose) else {}), **(OF_CPUS if CPU.search(each) else {})}
+        for pattern, put in {**LOOSE, **more}.items():
             loose = " ".join(re.sub(pattern, put, loose, flags=re.IGNORECASE).split())
         seen[loose] = None
     yield from seen

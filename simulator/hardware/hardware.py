@@ -167,8 +167,9 @@ def _device(name: str) -> tuple[Path, int]:
         raise ProfileError(Setting("hardware", name), "it counts devices", remedy)
     vendor = vendor_of(name)
     is_cpu = bool(re.match(r"cpu\b", name.strip(), re.IGNORECASE))
+    is_gpu = bool(re.search(r"\bigpu\b", name, re.IGNORECASE))
     for each, gigabytes in spellings(name):
-        if (found := _named(each, vendor)) and (not is_cpu or found.device_class == "cpu"):
+        if (found := _named(each, vendor)) and not (is_gpu if found.device_class == "cpu" else is_cpu):
             found = _sold_with(found, gigabytes)
             return found.path, _size(found, name, gigabytes)
     several = {found.id: (found, size) for each, size in branded(name) if (found := _named(each, vendor))}

@@ -28,6 +28,10 @@ SYSTEMS = {  # what has devices, and the device to name
     r"trn2u?\..+": ("an instance of AWS", "trainium2"),
     r"trn3.*\..+": ("an instance of AWS", "trainium3"),
     r"inf2\..+": ("an instance of AWS", "inferentia2"),
+    r"[cmr]6id?n?\..+": ("an instance of AWS", "xeon-8375c"),
+    r"[cmr]7i\..+": ("an instance of AWS", "xeon-8488c"),
+    r"[cmr]6a\..+": ("an instance of AWS", "epyc-7r13"),
+    r"[cmr]7a\..+": ("an instance of AWS", "epyc-9r14"),
     r"[cmr]6gd?n?\..+": ("an instance of AWS", "graviton2"),
     r"[cmr]7gd?n?\..+": ("an instance of AWS", "graviton3"),
     r"[cmr]8gd?n?\..+": ("an instance of AWS", "graviton4"),
@@ -38,6 +42,7 @@ SYSTEMS = {  # what has devices, and the device to name
     r"a4-highgpu-.+": ("an instance of Google Cloud", "b200-sxm"),
     r"a4x-.+": ("an instance of Google Cloud", "gb200"),
     r"g2-standard-.+": ("an instance of Google Cloud", "l4"),
+    r"g4-standard-.+": ("an instance of Google Cloud", "rtx-pro-6000-server"),
     r"ct4p-.+": ("an instance of Google Cloud", "tpu-v4"),
     r"ct5lp-.+": ("an instance of Google Cloud", "tpu-v5e"),
     r"ct5p-.+": ("an instance of Google Cloud", "tpu-v5p"),
@@ -76,15 +81,17 @@ SYSTEMS = {  # what has devices, and the device to name
     r"gb200-nvl4": ("a server of four", "gb200"),
     r"gh200-nvl2": ("a server of two", "gh200-144"),
     r"t3k|(tenstorrent-)?loudbox": ("a machine with four n300 cards", "wormhole-n300"),
+    r"sn40l-\d+": ("a node of its chips", "sn40l"),
+    r"(intel-)?arc-pro-b60-dual.*": ("a card with two GPUs", "arc-pro-b60"),
     r"(tenstorrent-)?galaxy": ("a machine with 32 of its chips", "wormhole-n150"),
     r"hgx-h20": (SERVER, "h20-sxm"),
     r"(tpu-?)?v?7x?-\d+": (SLICE, "tpu7x"),
     r"grace-cpu-superchip": ("a board of two", "grace"),
-    r"(dgx|hgx)-a100": (SERVER, "a100-sxm-80"),
-    r"(dgx|hgx)-h100": (SERVER, "h100-sxm"),
-    r"(dgx|hgx)-h200": (SERVER, "h200-sxm"),
-    r"(dgx|hgx)-b200": (SERVER, "b200-sxm"),
-    r"(dgx|hgx)-b300": (SERVER, "b300-sxm"),
+    r"(dgx|hgx)-a100|a100-(dgx|hgx)": (SERVER, "a100-sxm-80"),
+    r"(dgx|hgx)-h100|h100-(dgx|hgx)": (SERVER, "h100-sxm"),
+    r"(dgx|hgx)-h200|h200-(dgx|hgx)": (SERVER, "h200-sxm"),
+    r"(dgx|hgx)-b200|b200-(dgx|hgx)": (SERVER, "b200-sxm"),
+    r"(dgx|hgx)-b300|b300-(dgx|hgx)": (SERVER, "b300-sxm"),
 }
 SEVERAL = {  # names of several devices, which differ
     r"rtx-?4000": "quadro-rtx-4000 (Turing), rtx-4000-ada or rtx-pro-4000 (Blackwell)",
@@ -101,7 +108,11 @@ SEVERAL = {  # names of several devices, which differ
     r"(intel-)?(xeon-)?sapphire-rapids": "xeon-8480, xeon-8468 or another of its models",
     r"(intel-)?(xeon-)?emerald-rapids": "xeon-8592, xeon-8568y or another of its models",
     r"(intel-)?(xeon-)?granite-rapids": "xeon-6980p, xeon-6787p or another of its models",
-    r"gfx1151": "strix-halo or radeon-8050s",
+    r"(amd-)?(radeon-graphics-)?\(?(radv-)?gfx1151\)?": "strix-halo or radeon-8050s",
+    r"(amd-)?(radeon-graphics-)?\(?(radv-)?gfx1150\)?": "radeon-890m or radeon-880m",
+    r"(intel\(r\)-)?graphics-\(bmg-g21\)": "arc-b580, arc-b570 or arc-pro-b60",
+    r"(amd-)?(instinct-)?mi300": "mi300x or mi300a",
+    r"(amd-)?(instinct-)?mi350": "mi350x or mi355x",
     r"gfx942": "mi300x, mi325x or mi300a",
     r"gfx950": "mi350x or mi355x",
     r"gfx90a": "mi250x, mi250 or mi210",
@@ -139,8 +150,12 @@ REFUSED = {  # why no engine of the library runs there
     ),
     r".*-mig-.*|.*[-.]\d+g\.\d+gb|(grid|nvidia)-.*-\d+[cq]": "a part of a GPU (MIG, vGPU) is not modelled",
     r"(nvidia-)?cmp-.*": "it is a card for mining, whose multiplications NVIDIA cut, by how much is not known here",
-    r"(apple-)?(m4-ultra|m6(-(pro|max|ultra))?)": "it was not sold when this library was made",
-    r"(iphone|ipad|pixel|galaxy-s|snapdragon-8).*|a1[5789](-pro)?": "a phone slows down with its heat: not modelled",
+    r"(apple-)?(m4-ultra|m6(-(pro|max|ultra))?)|(geforce-)?rtx-50[578]0(-ti)?-super": (
+        "it was not sold when this library was made"
+    ),
+    r"(iphone|ipad|pixel|galaxy-s|snapdragon-8).*|a1[5789](-pro)?|macbook-neo": (
+        "a phone's chip slows down with its heat: not modelled"
+    ),
     r"(nvidia-)?b100": "it was announced and hardly sold; its successor has a profile (b200-sxm)",
     r"(amd-)?(instinct-)?mi308x": "what is published of its peaks disagrees (115 to 344 TFLOP/s in bf16)",
     r"(nvidia-)?(rubin-cpx|rubin-ultra.*|vr300.*)|(intel-)?(crescent-island|jaguar-shores)|(nvidia-)?b(30a|40)"
@@ -148,9 +163,11 @@ REFUSED = {  # why no engine of the library runs there
         "its data sheet was not at hand when this library was made"
     ),
 }
+LIMITED = r".+\d\d\dw\)?"
 _PATTERNS = {
     **{re.compile(at): (f"it is {what}", f"Give {device}") for at, (what, device) in SYSTEMS.items()},
     **{re.compile(at): ("several devices have that name", f"Give {each}") for at, each in SEVERAL.items()},
+    re.compile(LIMITED): ("a power limit is not modelled", "Give the device alone; prompts take longer with a limit"),
     **{re.compile(at): (because, OWN) for at, because in REFUSED.items()},
 }
 

@@ -56,12 +56,15 @@ def ling_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 
 def ling_delta(fields: Fields) -> dict[str, Any]:
-    """Return the profile of the linear attention of Ling 3, whose decay and gate have full rank."""
+    """Return the profile of the linear attention of Ling 3, whose decay and gate have full rank.
+
+    In configs that transformers wrote, `head_dim` is that of the positions of its other layers.
+    """
     return {
         "kind": "kimi_delta",
-        "heads": fields.count("num_attention_heads"),
-        "head_dim": fields.count("head_dim"),
-        "conv": fields.count("short_conv_kernel_size"),
+        "heads": fields.count("linear_num_heads", "num_attention_heads"),
+        "head_dim": fields.count("linear_head_dim", "head_dim"),
+        "conv": fields.count("short_conv_kernel_size", "linear_conv_kernel_dim"),
         "full_gate": True,
         "full_decay": True,
     }
@@ -96,7 +99,7 @@ def lfm2(fields: Fields) -> Derived:
 
 
 def lfm2_layers(fields: Fields, layers: int) -> list[LayerKind]:
-    """Return the kind of each layer of LFM2: attention where the config says so, else a short convolution.
+    """Return the kind of each layer of LFM2 and LFM3: attention where the config says so, else a short convolution.
 
     Raises ProfileError if neither list is there.
     """
@@ -106,7 +109,9 @@ def lfm2_layers(fields: Fields, layers: int) -> list[LayerKind]:
     full = [layer for layer, kind in enumerate(listed) if kind == "full_attention"] if listed else chosen or []
     routed = fields.maybe("num_experts") or 0
     ffns = _first_dense(fields, "num_dense_layers", layers) if routed else ["dense"] * layers
-    return [("global" if layer in full else "linear", ffn) for layer, ffn in enumerate(ffns)]
+    windowed = [layer for layer, kind in enumerate(listed or ()) if kind == "sliding_attention"]
+    kinds = ["global" if layer in full else "local" if layer in windowed else "linear" for layer in range(layers)]
+    return list(zip(kinds, ffns, strict=True))
 
 
 def short_convolution(fields: Fields) -> dict[str, Any]:

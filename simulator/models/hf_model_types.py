@@ -50,10 +50,12 @@ from simulator.models.hf_families import (
 )
 from simulator.models.hf_fields import MOE_WIDTH, WIDTH
 from simulator.models.hf_older_types import OLDER_TYPES
+from simulator.models.hf_recent_types import RECENT_TYPES
 from simulator.models.hf_rules import always
 
 MODEL_TYPES: dict[str, ModelType] = {
     **OLDER_TYPES,
+    **RECENT_TYPES,
     "afmoe": ModelType(
         {"head_dim": 128, "sliding_window": 2048},
         windowed=rules.by_pattern,

@@ -34,6 +34,11 @@ def alternate(layer: int, _fields: Fields) -> bool:
     return layer % 2 == 0
 
 
+def but_every_fourth(layer: int, _fields: Fields) -> bool:
+    """Tell whether a layer has a window: all but the first and every fourth from there on."""
+    return layer % 4 != 0
+
+
 def by_pattern(layer: int, fields: Fields) -> bool:
     """Return whether a layer has a window: all but the last one of each pattern."""
     return (layer + 1) % fields.count("_sliding_window_pattern", "sliding_window_pattern") != 0

@@ -17,12 +17,14 @@ from typer.testing import CliRunner
 from simulator.calibration import user_calibration
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset, write_preset
+from simulator.calibration.own_rows import rows_by_preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
-from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated
+from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, shared
 from simulator.cli import build
 from simulator.engines.engine import KIND, Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
+from simulator.models.model import load_model
 from simulator.profile import Source, find
 from simulator.reports.intervals import Interval, interval
 from simulator.validation.measurements import Measurement, Setup, measurement_of
@@ -284,6 +286,59 @@ def test_rows_of_another_version_calibrate_the_preset_that_questions_use_unless_
     assert usual.other_versions == ("vllm-0.19",)
     named = calibrated(measured, DEVICE, "vllm-0.19")
     assert (named.shipped.id, named.other_versions) == ("vllm-0.19", ())
+
+
+def test_rows_calibrate_the_preset_of_their_version_and_the_usual_one_by_its_own_where_it_has_some():
+    older = rows({}, LONE[:2], ["ttft_ms"], engine_version="0.19.1")
+    newer = rows({}, LONE[:1], ["ttft_ms"])
+    lost = [replace(row, setup=replace(row.setup, model="nobody-7b")) for row in newer]
+    assert rows_by_preset(older, DEVICE) == {"vllm-0.19": older, "vllm-0.33": older}
+    assert rows_by_preset([*newer, *older, *lost], DEVICE) == {"vllm-0.19": [*older, *lost], "vllm-0.33": newer}
+    assert rows_by_preset(older, DEVICE, "vllm-0.14") == {"vllm-0.14": older}
+    assert rows_by_preset(lost, DEVICE) == {"vllm-0.33": lost}
+
+
+def test_what_older_rows_move_predicts_other_rows_of_their_version(tmp_path):
+    """`calibrate` wrote the newest preset alone, which `validate` of rows of another version never reads."""
+    own, mine, other = tmp_path / "own", tmp_path / "mine.csv", tmp_path / "other.csv"
+    columns = "hardware,model,engine,engine_version,tp,input_len,output_len,batch,metric,value"
+    mine.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.19.1,1,512,64,1,ttft_ms,95\n")
+    other.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.19.1,1,600,64,1,ttft_ms,100\n")
+    text = printed("calibrate", "--measured", str(mine), "--out", str(own))
+    assert sorted(path.stem for path in (own / "engines").iterdir()) == ["vllm-0.19", "vllm-0.33"]
+    assert "--engine vllm-0.19" in text
+    assert "for questions without --engine" in " ".join(text.split())
+    before, after = (
+        json.loads(printed("validate", str(other), "--jobs", "1", "--format", "json", *more))["measurements"][0]
+        for more in ([], ["--profiles", str(own)])
+    )
+    assert abs(after["predicted"] - 100) < 0.3 * abs(before["predicted"] - 100)
+
+
+def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tmp_path):
+    found = slow()
+    read = Engine.from_yaml(write_preset(found, tmp_path))
+    assert read.of_model("llama-3.1-8b").kernels_on(DEVICE).residuals
+    measured, other = (read.of_model(model) for model in ("llama-3.1-8b", "qwen3-8b"))
+    assert not other.kernels_on(DEVICE).residuals
+    assert found.moved
+    for each in found.moved:
+        floor = each.term.floor
+        values = [float(each.term.of(engine, DEVICE)) + floor for engine in (measured, other)]
+        whole, part = (math.log(value / (each.shipped + floor)) for value in values)
+        assert part == pytest.approx(shared(1) * whole, rel=0.05, abs=1e-3)
+    at = replace(ask(found.measurements[0].setup).deployment, engine=read)
+    assert at.kernels.residuals
+    assert not replace(at, model=load_model("qwen3-8b")).kernels.residuals
+
+
+def test_rows_ten_times_slower_than_predicted_are_said_to_have_another_unit(tmp_path):
+    columns = "hardware,model,engine,engine_version,tp,input_len,output_len,batch,metric,value"
+    for value, is_told in (("6000", True), ("60", False)):
+        mine = tmp_path / f"{value}.csv"
+        mine.write_text(f"{columns}\nl40s,llama-3.1-8b,vllm,0.33.0,1,512,64,1,ttft_ms,{value}\n")
+        text = " ".join(printed("calibrate", "--measured", str(mine), "--out", str(tmp_path / value)).split())
+        assert ("times slower than predicted" in text) is is_told
 
 
 def test_rows_that_name_no_engine_are_of_the_usual_one():

@@ -60,6 +60,8 @@ def test_a_name_without_a_version_is_the_newest():
         ("nvcr.io/nvidia/vllm:25.09-py3", "", "vllm-0.8"),  # of September 2025
         ("rocm/vllm:rocm7.0_vllm_0.11", "", "vllm-0.8"),
         ("vLLM V1", "0.9.2", "vllm-0.8"),
+        ("vLLM-ROCm 0.18", "", "vllm-0.14"),
+        ("rocm/vllm-dev:nightly_20260801", "", "vllm-0.19"),
         ("vLLM (TPU)", "", "vllm-tpu-0.8"),
         ("NIM vLLM", "", "vllm-0.33"),
         ("lmsysorg/sglang:v0.5.5", "", "sglang-0.5"),

@@ -242,6 +242,19 @@ def test_aliases_name_one_device_each():
         ("AMD EPYC 7763 64-Core", "epyc-7763"),
         ("Ryzen 9 9950X DDR5-6000", "ryzen-9950x"),
         ("CPU Intel Xeon Platinum 8480+", "xeon-8480"),
+        ("AMD Radeon VII (RADV VEGA20)", "radeon-vii"),  # as llama.cpp's Vulkan backend prints it
+        ("Intel(R) Arc(tm) B580 Graphics (BMG G21)", "arc-b580"),
+        ("AMD Instinct MI300X VF", "mi300x"),
+        ("MI300A APU", "mi300a"),
+        ("Apple M5 Max (40 GPU cores, 128GB)", "m5-max"),
+        ("M3 Ultra 256 GB 60-core", "M3 Ultra 60-core GPU 256GB"),
+        ("Core Ultra 7 155H iGPU", "arc-graphics-8"),
+        ("Ryzen AI 9 HX 370 (890M)", "radeon-890m"),
+        ("AWS Trainium2 (trn2.48xlarge)", "trainium2"),
+        ("Intel Gaudi 2 (HL-225H)", "gaudi2"),
+        ("AMD EPYC Turin 9575F (64C)", "epyc-9575f"),
+        ("i5-12600KF", "core-i5-12600k"),
+        ("single H100", "h100-sxm"),
     ],
 )
 def test_names_of_measurements_find_their_device(given, device):
@@ -265,6 +278,7 @@ def test_names_of_measurements_find_their_device(given, device):
         ("CPU Apple M4 Max", "no file and no alias"),  # not the GPU
         ("NVIDIA M2", "no file and no alias"),
         ("AMD A10", "no file and no alias"),
+        ("Ryzen 7 9700X iGPU", "no file and no alias"),  # not the CPU
     ],
 )
 def test_a_name_that_says_another_device_than_a_known_one_is_refused_by_every_reader(given, because):
@@ -282,6 +296,9 @@ def test_a_name_that_says_another_device_than_a_known_one_is_refused_by_every_re
         ("v5e-8", "a slice of chips", "Give tpu-v5e"),
         ("H100 MIG 1g.10gb", "a part of a GPU", "Compare with"),
         ("RTX 5000", "several devices", "rtx-5000-ada"),
+        ("AMD Radeon Graphics (RADV GFX1151)", "several devices", "strix-halo"),
+        ("H100 HGX", "a server of eight", "Give h100-sxm"),
+        ("RTX 5090 (power limited to 400W)", "a power limit", "Give the device alone"),
         ("Groq LPU", "its compiler is no engine here", "Compare with"),
         ("Ascend 910B", "CANN", "Compare with"),
         ("TPU v3", "begins with v4", "Compare with"),

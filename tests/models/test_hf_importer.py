@@ -12,6 +12,7 @@ from simulator.errors import InfercastError, NotModelledError, ProfileError
 from simulator.models.hf_importer import model_from_config, write_profile
 from simulator.models.hf_layer_runs import runs
 from simulator.models.hf_model_types import MODEL_TYPES
+from simulator.models.hf_recent_types import RECENT_TYPES
 from simulator.models.layout import Layout
 from simulator.models.model import KIND, Model, load_model
 from simulator.profile_folders import folders
@@ -257,6 +258,7 @@ def test_every_model_type_is_imported_somewhere_here() -> None:
         "glm_ocr_text",
         "molmo",
     }  # test_hf_multimodal.py
+    outer |= set(RECENT_TYPES)  # test_transformers_counts.py
     configs = [*SHIPPED.values(), CONFIGS["gpt2-xl"], OLMO3]
     tested = {config.get("text_config", config)["model_type"] for config in configs}
     assert tested | outer == set(MODEL_TYPES)
@@ -767,3 +769,22 @@ def test_write_profile_reads_the_separate_file_of_modelopt(tmp_path: Path) -> No
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
     path = write_profile(stored(tmp_path, LLAMA), tmp_path, "mine")
     assert load_model(str(path)).weight_dtype == "fp8"
+
+
+def test_lfm3_has_windows_where_lfm2_has_none_and_gates_of_heads_and_norms_behind_its_parts():
+    kinds = ["conv", "sliding_attention", "full_attention", "conv"]
+    config = sized("lfm3", "4 1024 8 2 2048 32000 32768", layer_types=kinds, use_attention_gate=False)
+    found = model_from_config(config, "mine", "mine")
+    mixers = {name: block["mixer"] for name, block in found["blocks"].items()}
+    assert [mixers[name]["kind"] for part in found["layers"] for name in part["of"] * part["repeat"]] == [
+        *("short_convolution", "attention", "attention", "short_convolution")
+    ]
+    assert [mixers["local"]["window"], mixers["global"].get("window")] == [256, None]
+    assert "head_gate" not in mixers["global"]
+    gated = model_from_config({**config, "use_attention_gate": True}, "mine", "mine")
+    assert gated["blocks"]["global"]["mixer"]["head_gate"] is True
+    wide, narrow = (
+        Model.from_mapping(model_from_config({**config, "use_sandwich_norm": on}, "m", "m"), "m").parameters
+        for on in (True, False)
+    )
+    assert wide - narrow == 2 * 4 * 1024

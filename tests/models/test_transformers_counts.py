@@ -1,10 +1,12 @@
 """Parameters of every config in model_configs.py as transformers itself counts them, on torch's meta device."""
 
+import json
 from importlib import import_module
 
 import pytest
 
 from simulator.models.hf_importer import model_from_config
+from simulator.models.hf_recent_types import RECENT_TYPES
 from simulator.models.model import Model
 from tests.support.model_configs import CONFIGS
 from tests.support.older_configs import COUNTED_OLDER
@@ -44,6 +46,29 @@ def test_transformers_counts_the_same_parameters(name: str) -> None:
     with torch.device("meta"):
         model = make(built)
     head = 0 if known or config.get("tie_word_embeddings") else built.vocab_size * built.hidden_size
+    biases = [each.numel() for key, each in model.named_buffers() if "correction" in key or "expert_bias" in key]
+    counted = [each.numel() for key, each in model.named_parameters() if "act_fn" not in key]  # Apertus: two a layer
+    assert sum(counted) + sum(biases) + head == ours
+
+
+HEAD_DIM = {"ministral", "hunyuan_vl_text"}  # whose class default, None, their own modelling files do not take
+
+
+NO_CLASS = {"granite4_vision_text"}  # that an auto class knows
+
+
+@pytest.mark.parametrize("kind", sorted({*RECENT_TYPES, "bailing_hybrid"} - NO_CLASS))
+def test_transformers_counts_the_same_parameters_of_its_class_defaults(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="the oracle builds the model with it")
+    transformers = pytest.importorskip("transformers", reason="it is the oracle")
+    built = transformers.CONFIG_MAPPING[kind](**({"head_dim": 128} if kind in HEAD_DIM else {}))
+    config = json.loads(built.to_json_string(use_diff=False)) | {"dtype": "bfloat16"}
+    ours = Model.from_mapping(model_from_config(config, kind, kind), kind).parameters
+    whole = transformers.AutoModelForCausalLM
+    known = type(built) in whole._model_mapping
+    with torch.device("meta"):
+        model = (whole if known else transformers.AutoModel).from_config(built)
+    head = 0 if known or built.tie_word_embeddings else built.vocab_size * built.hidden_size
     biases = [each.numel() for key, each in model.named_buffers() if "correction" in key or "expert_bias" in key]
     counted = [each.numel() for key, each in model.named_parameters() if "act_fn" not in key]  # Apertus: two a layer
     assert sum(counted) + sum(biases) + head == ours

@@ -3,6 +3,7 @@
 import math
 import os
 import shlex
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 from typer import Option
 
 from simulator.calibration.own_preset import write_preset
+from simulator.calibration.own_rows import rows_by_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
@@ -20,7 +22,7 @@ from simulator.cli.progress import progress_bar
 from simulator.cli.text_layout import Command, Format
 from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import InfercastError
-from simulator.hardware.hardware import load_hardware
+from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.limits import known
 from simulator.reports.intervals import Interval
 from simulator.reports.provenance import readable
@@ -31,10 +33,11 @@ from simulator.validation.prediction import ask
 
 SHOWN = 6  # most names of devices in an error
 LISTED = 12  # most measurements that are listed one by one
+SLOW = 10.0  # guess: times slower than predicted, beyond which a unit is more likely wrong than a machine slow
 LITTLE = 0.1  # prior standard deviations: what moved less is left to json
 DEFINITIONS = (
     "Errors are medians of |predicted / measured - 1|; held back: each setup predicted by a fit that has not seen it. "
-    "80 % range: what your rows leave open. docs/measurements.md explains the fit."
+    "80 % range: what your rows leave open. docs/measurements.md explains the fit, and what other models get of it."
 )
 
 
@@ -53,7 +56,8 @@ def command(
     """Calibrate an engine on a device to your own measurements; one result file is enough for a first correction.
 
     FILE as for `infercast validate`; options state what it does not. What your rows depend on moves as far as they
-    say; the preset that `infercast estimate` uses is written to your folder. Without --engine it is the default one.
+    say; written to your folder are the presets that the rows' versions lead to, and the one that `infercast estimate`
+    uses. With --engine it is that one alone.
     """
     folder = out or profiles or Path("profiles")
     is_searched = str(folder) == os.environ.get("INFERCAST_PROFILES")
@@ -61,18 +65,42 @@ def command(
     said = stated.value()
     rows = [row for file in measured for row in read_results(file, said)]
     hardware = load_hardware(said.hardware or _only_device(rows))
-    with progress_bar("calibrate") as progress:
-        found = calibrated(rows, hardware, stated.engine, progress)
-    path = write_preset(found, folder)
-    scores, moved = [_score(found, metric) for metric in (*found.metrics, "")], _moved_rows(found)
-    each = _measured_rows(found)
+    found, *others = _calibrated(rows, hardware, stated.engine)
+    path, *also = (write_preset(each, folder) for each in (found, *others))
+    scores, moved, each = _scores(found), _moved_rows(found), _measured_rows(found)
     views = [View(_verdict(found), MEASURED, each)] if len(each) <= LISTED else [View(_verdict(found), SCORES, scores)]
     views += [View("What moved", MOVED, some)] if (some := [row for row in moved if abs(row["by"]) > LITTLE]) else []
     sure = [_interval_row(*kind) for kind in found.intervals]
     views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
     used_by = Command(_usage(found, folder, is_searched=is_searched))
-    notes = [f"Wrote {path}. It is used by:", used_by, *_remarks(found), DEFINITIONS]
-    emit(Result({"moved": moved, "intervals": sure, "measured": each, "calibration": scores}, views, notes), form)
+    notes = [f"Wrote {path}. It is used by:", used_by, *map(_also, others, also), *_remarks(found), DEFINITIONS]
+    sections = {"moved": moved, "intervals": sure, "measured": each, "calibration": scores}
+    sections["also_calibrated"] = [row for other in others for row in _scores(other)]
+    emit(Result(sections, views, notes), form)
+
+
+def _calibrated(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> list[Calibration]:
+    """Return the calibrations of the presets that rows lead to, that of most rows first.
+
+    Raises what the first raises; others that have no row that can be predicted are left out.
+    """
+    found: list[Calibration] = []
+    with progress_bar("calibrate") as progress:
+        for name, some in rows_by_preset(rows, hardware, engine).items():
+            try:
+                found.append(calibrated(some, hardware, name, progress))
+            except InfercastError:
+                if not found:
+                    raise
+    return found
+
+
+def _also(other: Calibration, path: Path) -> str:
+    """Return what was written beside the preset of most rows."""
+    score = other.score()
+    said = f"{percent(score.before)} off as shipped, {percent(score.after)} now" if other.helps else "nothing moved"
+    usual = load_engine(usual_engine(other.hardware)).id == other.shipped.id
+    return f"Wrote {path}, too{', for questions without --engine' * usual}: {said}."
 
 
 def _only_device(rows: Sequence[Measurement]) -> str:
@@ -122,19 +150,27 @@ def _usage(found: Calibration, folder: Path, *, is_searched: bool) -> str:
 
 
 def _remarks(found: Calibration) -> list[str]:
-    """Return what the user should know of the rows: other versions, rows left out."""
+    """Return what the user should know of the rows: far too slow, of other versions, left out."""
     notes = [
         f"Left out, {counted(number, 'row')}: {reason.rstrip('.')}."
         for reason, number in found.problem.left_out.items()
     ]
+    signs = [1 if row.metric.endswith("_ms") else -1 for row in found.measurements]
+    slower = math.exp(statistics.median(sign * error for sign, error in zip(signs, found.before, strict=True)))
+    if slower > SLOW:
+        notes.insert(0, f"Your rows are {slower:,.0f} times slower than predicted: give what the metric's name says.")
     if found.other_versions:
         versions = ", ".join(found.other_versions)
         notes.insert(0, f"Rows of {versions} calibrate {found.shipped.id}; --engine NAME calibrates another preset.")
     return notes
 
 
-def _score(found: Calibration, metric: str) -> Row:
-    return {"metric": metric or "all", **_without_nan(found.score(metric)._asdict())}
+def _scores(found: Calibration) -> list[Row]:
+    """Return a row of errors for each metric and one for all."""
+    return [
+        {"preset": found.shipped.id, "metric": metric or "all", **_without_nan(found.score(metric)._asdict())}
+        for metric in (*found.metrics, "")
+    ]
 
 
 def _without_nan(row: Row) -> Row:
