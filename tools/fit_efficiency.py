@@ -178,7 +178,7 @@ def _lines(name: str, value: Any) -> list[str]:
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _lines(key, each))]
     if name == "asked_experts":
         return [f"{name}:", *(f"  {line}" for key, each in value.items() for line in _block(key, each))]
-    if name in ("expert_padding", "expert_kernels", "gemm_tiles", "dense_marlin"):
+    if name in ("expert_padding", "expert_kernels", "gemm_tiles", "gemm_calls", "dense_marlin"):
         return _block(name, value)
     return [_part(name, value)]
 

@@ -58,7 +58,7 @@ class DeviceKernels:
         own, triton = self.rules.model_norms, self.rules.split_decode and self.rules.split_decode.models
         found = self.of_engine
         if triton and triton.holds_of(self.hardware, model):
-            found = found.with_triton_attention()
+            found = found.with_attention_of("triton")
         if own and own.holds_of(self.hardware, model):
             found = found.with_rules(norm_kernels=own.kernels)
         return DeviceKernels(self.hardware, found)

@@ -222,13 +222,9 @@ class Engine(Profile):
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""
         for rule in self.kernels:
             if rule.covers(hardware):
-                found = rule.with_fused_attention() if self.flash_attention else rule.with_unfused_attention()
-                found = found if self.amx else found.without_amx()
-                found = found.with_triton_attention() if self.attention_backend == "triton" else found
-                found = found.without_triton_attention() if self.attention_backend == "rocm" else found
-                found = found.with_experts_of(self.moe_backend) if self.moe_backend != "auto" else found
-                found = found if self.fuse_allreduce_rms is None else found.with_fused_norms(self.fuse_allreduce_rms)
-                return DeviceKernels(hardware, found.with_quick_reduce() if self.quick_reduce else found)
+                asked = rule.with_attention(fused=bool(self.flash_attention)).with_attention_of(self.attention_backend)
+                asked = asked.with_experts_of(self.moe_backend).with_fused_norms(self.fuse_allreduce_rms)
+                return DeviceKernels(hardware, asked.with_amx(self.amx).with_quick_reduce(self.quick_reduce))
         if not self.kernels_of:
             return DeviceKernels(hardware)
         other = load_engine(self.kernels_of)

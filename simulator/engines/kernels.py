@@ -44,31 +44,33 @@ class Kernels(OnDevices):
         """Return the same kernels with other rules; those not named stay as they are."""
         return self.model_copy(update={"rules": self.rules.model_copy(update=values)})
 
-    def with_fused_attention(self) -> "Kernels":
-        """Return the same kernels with fused attention: no scores in memory, no query head that reads for itself.
+    def with_attention(self, *, fused: bool) -> "Kernels":
+        """Return the same kernels with fused attention, or without, though it would be the default.
 
-        Where it is the default because it is no slower, the scores stay as a bound (KernelRules.fuses_if_faster).
+        Fused: no scores in memory, no query head that reads for itself. Where it is the default because it is no
+        slower, the scores stay as a bound (KernelRules.fuses_if_faster).
         """
+        if not fused:
+            return self.with_rules(fuses_if_faster=False)
         kept = self.rules.score_bytes if self.rules.fuses_if_faster else None
         return self.with_rules(score_bytes=kept).with_fitted(per_head=None, per_head_crowded=None)
 
-    def with_unfused_attention(self) -> "Kernels":
-        """Return the same kernels with attention that is not fused, though it would be by default."""
-        return self.with_rules(fuses_if_faster=False)
+    def with_amx(self, built: bool) -> "Kernels":
+        """Return the same kernels of a build with AMX, or without."""
+        return self if built else self.with_rules(amx=())
 
-    def without_amx(self) -> "Kernels":
-        """Return the same kernels of a build without AMX."""
-        return self.with_rules(amx=())
+    def with_attention_of(self, backend: str) -> "Kernels":
+        """Return the same kernels with decode attention of a backend that was asked for.
 
-    def with_triton_attention(self) -> "Kernels":
-        """Return the same kernels with decode attention in Triton on any device."""
-        own = self.rules.split_decode and self.rules.split_decode.asked()
-        return self.with_rules(split_decode=own, decode_tile=None, wave_decode=None, empty_blocks=None)
-
-    def without_triton_attention(self) -> "Kernels":
-        """Return the same kernels with decode attention in Triton where latent attention has no other kernel alone."""
-        own = self.rules.split_decode and self.rules.split_decode.model_copy(update={"everywhere": False})
-        return self.with_rules(split_decode=own)
+        `triton`: on any device. `rocm`: in Triton where latent attention has no other kernel alone.
+        """
+        own = self.rules.split_decode
+        if backend == "triton":
+            asked = own and own.asked()
+            return self.with_rules(split_decode=asked, decode_tile=None, wave_decode=None, empty_blocks=None)
+        if backend == "rocm" and own:
+            return self.with_rules(split_decode=own.model_copy(update={"everywhere": False}))
+        return self
 
     def with_experts_of(self, backend: str) -> "Kernels":
         """Return the same kernels of an engine that was asked for other kernels of routed experts than it chooses.
@@ -84,10 +86,13 @@ class Kernels(OnDevices):
             own["expert_padding"] = (MARLIN_PADDING, *self.rules.expert_padding)
         return self.with_rules(**own)
 
-    def with_fused_norms(self, fused: bool) -> "Kernels":
-        """Return the same kernels with norms in all-reduces, or without (pass_config.fuse_allreduce_rms of vLLM)."""
-        return self.with_rules(fuses_norms=FusedNorms(families=()) if fused else None)
+    def with_fused_norms(self, fused: bool | None) -> "Kernels":
+        """Return the same kernels with norms in all-reduces, or without (pass_config.fuse_allreduce_rms of vLLM).
 
-    def with_quick_reduce(self) -> "Kernels":
-        """Return the same kernels with vLLM's QuickReduce, where it is asked for 4 bits."""
-        return self.with_rules(reduced_bits=QUICK_REDUCE_BITS)
+        None: as the engine's release has them.
+        """
+        return self if fused is None else self.with_rules(fuses_norms=FusedNorms(families=()) if fused else None)
+
+    def with_quick_reduce(self, asked: bool) -> "Kernels":
+        """Return the same kernels with vLLM's QuickReduce of 4 bits, where it is asked for."""
+        return self.with_rules(reduced_bits=QUICK_REDUCE_BITS) if asked else self

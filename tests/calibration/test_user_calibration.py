@@ -318,9 +318,9 @@ def test_what_older_rows_move_predicts_other_rows_of_their_version(tmp_path):
 def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tmp_path):
     found = slow()
     read = Engine.from_yaml(write_preset(found, tmp_path))
-    assert read.of_model("llama-3.1-8b").kernels_on(DEVICE).residuals
+    assert read.of_model("llama-3.1-8b").kernels_on(DEVICE).of_engine.residuals
     measured, other = (read.of_model(model) for model in ("llama-3.1-8b", "qwen3-8b"))
-    assert not other.kernels_on(DEVICE).residuals
+    assert not other.kernels_on(DEVICE).of_engine.residuals
     assert found.moved
     for each in found.moved:
         floor = each.term.floor
@@ -328,8 +328,8 @@ def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tm
         whole, part = (math.log(value / (each.shipped + floor)) for value in values)
         assert part == pytest.approx(shared(1) * whole, rel=0.05, abs=1e-3)
     at = replace(ask(found.measurements[0].setup).deployment, engine=read)
-    assert at.kernels.residuals
-    assert not replace(at, model=load_model("qwen3-8b")).kernels.residuals
+    assert at.kernels.of_engine.residuals
+    assert not replace(at, model=load_model("qwen3-8b")).kernels.of_engine.residuals
 
 
 def test_rows_ten_times_slower_than_predicted_are_said_to_have_another_unit(tmp_path):
@@ -484,7 +484,7 @@ def test_calibrating_again_starts_from_the_shipped_preset_and_keeps_other_device
     both = Engine.from_yaml(own / "engines" / "vllm-0.33.yaml")
     assert both.overheads_on(DEVICE).request_s == pytest.approx(once.engine.overheads_on(DEVICE).request_s, rel=1e-3)
     h100 = load_hardware("h100-sxm")
-    assert both.kernels_on(h100).residuals
+    assert both.kernels_on(h100).of_engine.residuals
     assert both.kernels_on(h100).rules == load_engine("vllm").kernels_on(h100).rules
     assert both.overheads_on(h100).request_s != both.overheads_on(DEVICE).request_s
 

@@ -24,7 +24,7 @@ from tests.support.kernels import kernels_with
 
 H100 = load_hardware("h100-sxm")
 MIXTRAL = load_model("mixtral-8x7b")
-QUICK = Kernels().with_quick_reduce()
+QUICK = Kernels().with_quick_reduce(True)
 STEP = Counts(1.0, 64.0, 64.0, decode_reads=64 * 1000.0)
 
 

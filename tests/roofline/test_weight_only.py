@@ -136,7 +136,8 @@ def test_a_70b_on_strix_halo_takes_the_time_of_its_kernels(prompt, measured_s):
     deployment = deploy("llama-3.1-70b", "strix-halo", "llama.cpp-b1500", layout)
     engine = deployment.engine.kernels_on(HALO)
     assert (engine.rules.unpacks_from_rows, engine.rules.vector_rows) == (64, 8)
-    model = replace(deployment.step_model(), kernels=replace(engine, of_engine=engine.of_engine.with_fused_attention()))
+    fused = replace(engine, of_engine=engine.of_engine.with_attention(fused=True))
+    model = replace(deployment.step_model(), kernels=fused)
     assert model.seconds(count([Sequence(prompt, 0)])) == pytest.approx(measured_s, rel=0.25)
 
 
