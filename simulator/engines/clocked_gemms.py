@@ -2,14 +2,14 @@
 
 import math
 
-from simulator.engines.conditions import OfFormats
+from simulator.engines.conditions import OfFormats, rule_of
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.hardware.hardware import Hardware
 from simulator.profile import Positive, Strict
 
 
 class FormatClock(OfFormats):
-    """Formats that a device multiplies by other instructions: FLOPs a clock of a multiprocessor."""
+    """Formats that some devices multiply by other instructions, at so many FLOPs a clock of a multiprocessor."""
 
     flops_per_clock: Positive
 
@@ -26,7 +26,7 @@ class ClockedGemms(Strict):
     int8_fraction: Positive | None = None
     own: tuple[FormatClock, ...] = ()  # in place of both
 
-    def flops_per_s(self, hardware: Hardware, stored: str = "") -> float:
+    def flops_per_s(self, hardware: Hardware, stored: str) -> float:
         """Return the FLOP/s of all multiprocessors at their highest clock; infinity where no such bound is known.
 
         `stored`: the number format of the weights.
@@ -37,10 +37,10 @@ class ClockedGemms(Strict):
         >>> from simulator.profile import Figure, Source
         >>> timed = Source(text="timed alone", date="2026-11-28", evidence="measured")
         >>> rule = ClockedGemms(flops_per_clock=Figure(532, timed), int8_fraction=Figure(0.26, timed))
-        >>> f"{rule.flops_per_s(load_hardware('rtx-3090')) / 1e12:.0f} TFLOP/s"
+        >>> f"{rule.flops_per_s(load_hardware('rtx-3090'), 'q4_K_M') / 1e12:.0f} TFLOP/s"
         '74 TFLOP/s'
         """
-        if own := next((each for each in self.own if each.holds(hardware, stored)), None):
+        if own := rule_of(self.own, hardware, stored):
             return float(own.flops_per_clock) * clocks_per_s(hardware)
         by_clock = float(self.flops_per_clock) * clocks_per_s(hardware) if self.flops_per_clock else math.inf
         integers = hardware.peak_flops_per_s.get("int8") if self.int8_fraction else None

@@ -1,6 +1,7 @@
 """On which devices, and for which number formats, a rule of an engine's kernels holds."""
 
-from typing import Annotated, get_args
+from collections.abc import Iterable
+from typing import Annotated, TypeVar, get_args
 
 from pydantic import AfterValidator
 
@@ -43,3 +44,18 @@ class OfFormats(OnDevices):
     def holds(self, hardware: Hardware, stored: str) -> bool:
         """Tell whether weights in a format on a device are among these."""
         return stored in self.formats and self.covers(hardware)
+
+
+Rule = TypeVar("Rule", bound=OfFormats)
+
+
+def rule_of(rules: Iterable[Rule], hardware: Hardware, stored: str) -> Rule | None:
+    """Return the first rule that holds for weights in a format on a device; None where none does.
+
+    >>> from simulator.hardware.hardware import load_hardware
+    >>> rules = (OfFormats(families=("hopper",), formats=("fp8",)), OfFormats(families=(), formats=("fp8", "int4")))
+    >>> h100 = load_hardware("h100-sxm")
+    >>> [each and each.formats for each in (rule_of(rules, h100, name) for name in ("fp8", "int4", "bf16"))]
+    [('fp8',), ('fp8', 'int4'), None]
+    """
+    return next((each for each in rules if each.holds(hardware, stored)), None)

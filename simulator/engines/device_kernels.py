@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator.engines import aiter_tiles, marlin_tiles
+from simulator.engines.conditions import rule_of
 from simulator.engines.fitted_multipliers import FittedMultipliers
 from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import clocks_per_s
@@ -104,7 +105,7 @@ class DeviceKernels:
 
     def padded(self, op: Op) -> Op:
         """Return an op with the columns that its experts have in these kernels (KernelRules.expert_padding)."""
-        rule = next((each for each in self.rules.expert_padding if each.holds(self.hardware, op.format)), None)
+        rule = rule_of(self.rules.expert_padding, self.hardware, op.format)
         return op.with_padded_experts(rule.hidden, rule.intermediate) if rule else op
 
     def k_loop_s(self, op: Op) -> float:
@@ -126,7 +127,7 @@ class DeviceKernels:
         """Return Marlin's kernel of a dense GEMM; None where it runs in another one."""
         if op.experts is not None or not op.weight_bytes:
             return None
-        return next((each for each in self.rules.dense_marlin if each.holds(self.hardware, op.format)), None)
+        return rule_of(self.rules.dense_marlin, self.hardware, op.format)
 
     def compute_share(self, peak: PeakName, op: Op) -> float:
         """Return the factor on the compute fraction of a device's GEMM that is multiplied in a type."""
@@ -212,8 +213,8 @@ class DeviceKernels:
         """
         if op.experts is not None or not op.columns or self.hardware.multiprocessors is None:
             return 0.0
-        known = (float(each.rows) for each in self.rules.gemm_tiles if each.holds(self.hardware, op.format))
-        return next(known, 0.0)
+        rule = rule_of(self.rules.gemm_tiles, self.hardware, op.format)
+        return float(rule.rows) if rule else 0.0
 
     def decode_padding(self, op: Op) -> float:
         """Return the time in which decode attention computes whole tiles over that of its own FLOPs."""
@@ -247,7 +248,7 @@ class DeviceKernels:
         """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""
         if op.experts is not None or op.rate != "gemm" or not op.weight_bytes:
             return None
-        return next((each for each in self.rules.gemm_calls if each.holds(self.hardware, op.format)), None)
+        return rule_of(self.rules.gemm_calls, self.hardware, op.format)
 
     def launches(self, op: Op) -> int:
         """Return how many kernels of an op follow one another on a device."""

@@ -103,8 +103,8 @@ def test_integers_without_tensor_cores_bound_mmq():
     """GTX 1660: 0.26 of the 20.1 TOP/s of its vector units, and not the 532 FLOPs a clock of tensor cores."""
     hardware = load_hardware("gtx-1660")
     rule = load_engine("llama.cpp-b6325").kernels_on(hardware).rules.clocked_gemms
-    assert rule.flops_per_s(hardware) == pytest.approx(0.26 * 20.11e12)
-    assert rule.model_copy(update={"int8_fraction": None}).flops_per_s(hardware) > 15e12
+    assert rule.flops_per_s(hardware, "q4_K_M") == pytest.approx(0.26 * 20.11e12)
+    assert rule.model_copy(update={"int8_fraction": None}).flops_per_s(hardware, "q4_K_M") > 15e12
 
 
 def test_experts_that_the_host_takes_one_by_one_start_one_by_one():
