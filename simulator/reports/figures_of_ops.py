@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
-from simulator.engines.engine import Engine
+from simulator.engines.conditions import rule_of
+from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.fitted_multipliers import UNITY
 from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.achievable import PeakName
@@ -21,27 +22,31 @@ from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
 from simulator.roofline.weight_only import vector_rows
 
-DEPTHS = {
+DEPTHS = {  # names of a path by which parts of a rule are told apart, where ops rest on one of them and not on others
     "expert_kernels": 2,
     "dense_marlin": 2,
     "gemm_calls": 2,
     "norm_kernels": 2,
     "split_decode.prefill": 3,
     "clocked_gemms.own": 3,
-}  # parts of a rule's path that only some ops rest on
+}
 
 
 class DeviceOps(NamedTuple):
-    """The ops of a step that one device computes: the device itself, or the CPU of its host."""
+    """The ops of a step that one device computes, and its kernels: the device itself, or the CPU of its host."""
 
-    hardware: Hardware
-    engine: Engine
+    kernels: DeviceKernels
     ops: tuple[Op, ...]
 
     @property
+    def hardware(self) -> Hardware:
+        """The device."""
+        return self.kernels.hardware
+
+    @property
     def rates(self) -> Rates:
-        """Rates of the engine's kernels on it."""
-        return Rates(self.engine.kernels_on(self.hardware))
+        """Rates of the kernels on it."""
+        return Rates(self.kernels)
 
 
 def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
@@ -88,11 +93,11 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     yield from own_figures(hardware, "memory_bytes_per_s")
     for field, peak in _peaks(part):
         yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
-    starts = "launch_s" if rates.kernels.rules.start_s is not None else ""  # in whose place the engine's own stands
+    starts = "launch_s" if part.kernels.rules.start_s is not None else ""  # in whose place the engine's own stands
     for peak, kind in multiplied:
         found = figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
         yield from (each for each in found if each[0].rpartition(".")[2] != starts)
-    if multiplied and rates.kernels.rules.reads_at_best_rate:
+    if multiplied and part.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
         yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
     own = hardware.achievable.decode_attention
@@ -105,10 +110,10 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     waves = any(rates.gemms.fills_tiles(rates.peak(op.format)[0], op) for op in ops if op.rate == "gemm")
     if waves:
         yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
-    tiled = waves or any(op.rate == "gemm" and rates.kernels.tile_rows(op) for op in ops)
+    tiled = waves or any(op.rate == "gemm" and part.kernels.tile_rows(op) for op in ops)
     if tiled or any(rates.decoding.split(op) for op in attended):
         yield from own_figures(hardware, "multiprocessors")
-    strided = any(rates.kernels.reread_flops_per_s(op) < math.inf for op in attended)
+    strided = any(part.kernels.reread_flops_per_s(op) < math.inf for op in attended)
     yield from own_figures(hardware, *["memory_channels"] * strided)
     if "all_reduce" in kinds and hardware.node_devices > 1:
         yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
@@ -131,12 +136,12 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
         known = hardware.peak_flops_per_s.keys()
         if op.rate == "gemm" or op.rate.endswith("attention"):
             found[rates.peaks(op.format)[0], rates.peak(op.format)[0]] = None
-        unpacked = op.rate == "gemm" and (np.any(rates.kernels.unpack_s(op, 1.0)) or rates.clocked(op))
-        attended = op.rate == "prefill_attention" and rates.kernels.vector_attention_flops_per_s(op)
+        unpacked = op.rate == "gemm" and (np.any(part.kernels.unpack_s(op, 1.0)) or rates.clocked(op))
+        attended = op.rate == "prefill_attention" and part.kernels.vector_attention_flops_per_s(op)
         few = op.rate == "gemm" and vector_rows(op, rates.kernels)
         if few or rates.decoding.converts(op) or unpacked or attended:
             found["peak_flops_per_s", "fp32"] = None
-        tiled = rates.kernels.decode_padding(op) if op.rate == "decode_attention" else 1.0
+        tiled = part.kernels.decode_padding(op) if op.rate == "decode_attention" else 1.0
         if op.cache_format == "fp8" and tiled > 1.0 and known >= {"fp8", "bf16"}:
             found |= dict.fromkeys([("peak_flops_per_s", "bf16"), ("peak_flops_per_s", "fp8")])
     return found
@@ -145,7 +150,7 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
 def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
     idle = _idle(part)
-    for path, figure in figures(part.rates.kernels.of_engine, "kernels"):
+    for path, figure in figures(part.kernels.of_engine, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
         name = ".".join(name.split(".")[: next((depth for part, depth in DEPTHS.items() if name.startswith(part)), 1)])
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):
@@ -154,7 +159,7 @@ def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
 
 def _idle(part: DeviceOps) -> dict[str, bool]:
     """Tell of the rules and multipliers that only some ops rest on whether none of these does."""
-    rates, kernels, ops = part.rates, part.rates.kernels, part.ops
+    rates, kernels, ops = part.rates, part.kernels, part.ops
     gemms = [op for op in ops if op.rate == "gemm"]
     own = {op: kernels.own_experts(op) for op in gemms if op.experts is not None}
     grouped = [op for op, experts in own.items() if experts is None]
@@ -205,24 +210,21 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
 
 
 def _idle_parts(part: DeviceOps) -> dict[str, bool]:
-    """Tell the same of attention of prompts, and of parts of rules: Triton by family, norms, dense Marlin."""
-    rules, hardware = part.rates.kernels.rules, part.hardware
+    """Tell the same of attention of prompts, and of parts of rules: Triton by family, norms, GEMMs by format."""
+    kernels, rules, hardware = part.kernels, part.kernels.rules, part.hardware
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
-    marlin = {part.rates.kernels.dense_marlin(op) for op in part.ops if op.rate == "gemm"}
-    called = {part.rates.kernels.gemm_call(op) for op in part.ops}
+    gemms = [op for op in part.ops if op.rate == "gemm"]
+    marlin, called = {kernels.dense_marlin(op) for op in gemms}, {kernels.gemm_call(op) for op in gemms}
     prefill = triton.prefill.items() if triton else ()
     prompts = [op for op in part.ops if op.rate == "prefill_attention"]
-    strided = any(part.rates.kernels.reread_flops_per_s(op) < math.inf for op in prompts)
+    strided = any(kernels.reread_flops_per_s(op) < math.inf for op in prompts)
     clocks = rules.clocked_gemms.own if rules.clocked_gemms else ()
-    stored = {op.format for op in part.ops if op.rate == "gemm"}
+    clocked = {rule_of(clocks, hardware, op.format.partition("@")[0]) for op in gemms}
     return {
-        **{
-            f"clocked_gemms.own.{at}": not any(each.holds(hardware, of) for of in stored)
-            for at, each in enumerate(clocks)
-        },
+        **{f"clocked_gemms.own.{at}": each not in clocked for at, each in enumerate(clocks)},
         **dict.fromkeys(("strided_cache", "reread"), not strided),
-        "vector_attention": not any(part.rates.kernels.vector_attention_flops_per_s(op) for op in prompts),
+        "vector_attention": not any(kernels.vector_attention_flops_per_s(op) for op in prompts),
         "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},

@@ -101,11 +101,10 @@ def _parts(deployment: Deployment) -> list[DeviceOps]:
     """Return what the device computes of a step and, with layers on the host, what its CPU does."""
     ops = (*deployment.ops, *deployment.draft.ops)
     here, there = (tuple(op for op in ops if op.on_host is away) for away in (False, True))
-    engine = deployment.engine.of_model(deployment.model.id)
-    parts = [DeviceOps(deployment.hardware, engine, here)]
+    parts = [DeviceOps(deployment.kernels, here)]
     if there:
         host = host_of(deployment.hardware, deployment.settings.offload)
-        parts.append(DeviceOps(host, engine, there))
+        parts.append(DeviceOps(deployment.engine_of_model.kernels_on(host), there))
     return parts
 
 

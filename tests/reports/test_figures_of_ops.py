@@ -90,7 +90,7 @@ def moved(deployment: Deployment) -> set[str]:
 def test_figures_that_are_listed_are_those_that_change_the_time_of_steps(case):
     model, device, engine, given = CASES[case]
     deployment = deploy(model, device, engine, default_layout(load_model(model), **given))
-    listed = {path for path, _ in rate_figures(DeviceOps(deployment.hardware, deployment.engine, deployment.ops))}
+    listed = {path for path, _ in rate_figures(DeviceOps(deployment.kernels, deployment.ops))}
     change = moved(deployment)
     assert change <= listed
     idle = {part_of(path) for path in listed} - {part_of(path) for path in change}
@@ -129,7 +129,7 @@ def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_step
         own = deployment.engine.model_copy(update={"kernels": (found,)})
         return replace(deployment, engine=own).step_model().seconds(STEPS).tolist()
 
-    every = kernel_figures(DeviceOps(deployment.hardware, deployment.engine, deployment.ops))
+    every = kernel_figures(DeviceOps(deployment.kernels, deployment.ops))
     listed = {path.removeprefix("kernels.") for path, _ in every if path.startswith("kernels.rules")}
     before, change = seconds(kernels), set()
     for path, _ in figures(kernels.rules, "rules"):

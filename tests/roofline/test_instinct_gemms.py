@@ -85,10 +85,10 @@ def test_inputs_in_blocks_have_rates_of_their_own():
 
 
 def test_figures_of_blocks_are_named_where_they_are_used():
-    hardware, engine = load_hardware("mi300x"), load_engine("vllm-0.33")
+    kernels = load_engine("vllm-0.33").kernels_on(load_hardware("mi300x"))
     for stored, kind in (("fp8-block", "blocks"), ("fp8", "gemm")):
         op = linear("", (7168, 4608), Layout(weight_dtype=stored))
-        names = [name for name, _ in rate_figures(DeviceOps(hardware, engine, (op,)))]
+        names = [name for name, _ in rate_figures(DeviceOps(kernels, (op,)))]
         assert f"achievable.{kind}.fp8.compute_fraction" in names
 
 
