@@ -72,7 +72,7 @@ class InfercastError(ValueError):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The values of the settings that it is about, by the names of their fields; none where it is about no one."""
+        """The values of the settings that it is about, by the names of their fields; empty where it is about none."""
         return {each.name: each.value for each in self._parts if isinstance(each, Setting)}
 
     @cached_property

@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.calibration.user_calibration import Calibration
 from simulator.engines.engine import KIND, Engine
-from simulator.engines.kernels import Kernels
+from simulator.engines.kernels import CALIBRATED, Kernels
 from simulator.engines.overheads import Overheads
 from simulator.profile import Figure, Source, Strict, find
 from simulator.profile_files import read_yaml, write_yaml
@@ -38,8 +38,7 @@ def _kernels(rule: Kernels, sources: dict[str, Any]) -> dict[str, Any]:
 
 def _is_own(kernels: dict[str, Any], device: tuple[str, ...]) -> bool:
     """Tell whether an earlier calibration wrote these kernels of a device."""
-    measured = any(kernels.get(name) for name in ("residuals", "models", "except_models"))
-    return measured and tuple(kernels.get("devices", ())) == device
+    return any(kernels.get(name) for name in CALIBRATED) and tuple(kernels.get("devices", ())) == device
 
 
 def _times(overheads: Overheads, sources: dict[str, Any]) -> dict[str, Any]:

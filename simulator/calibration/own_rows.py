@@ -16,24 +16,29 @@ def rows_by_preset(rows: Sequence[Measurement], hardware: Hardware, engine: str 
 
     A row calibrates the preset that its version or date leads to, as other rows of it are predicted by that one. The
     preset that questions use by default has all rows where none is its own. `engine`: a preset for all rows instead.
-    Rows that cannot be asked are with the first. Raises NotModelledError for rows of several engines.
+    Rows that cannot be asked are with the first, whose calibration says why. Raises NotModelledError for rows of
+    several engines.
     """
     target = target_of(rows, hardware, engine)
+    if engine:
+        return {target.id: list(rows)}
+    presets = {setup: _preset_of(setup, hardware, target) for setup in {row.setup for row in rows}}
     found: dict[str, list[Measurement]] = {}
-    lost: list[Measurement] = []
-    versions: dict[Setup, str] = {}
-    for row in [] if engine else rows:
-        if row.setup not in versions:
-            try:
-                versions[row.setup] = asked_of(row.setup, hardware, target)[1]
-            except InfercastError:
-                versions[row.setup] = ""
-        name = versions[row.setup]
-        (found.setdefault(name, []) if name else lost).append(row)
+    for row in rows:
+        found.setdefault(presets[row.setup], []).append(row)
+    refused = found.pop("", [])
     found = dict(sorted(found.items(), key=lambda each: -len(each[1])))
     if found:
-        next(iter(found.values())).extend(lost)
+        next(iter(found.values())).extend(refused)
     return {**found, target.id: found.get(target.id, list(rows))}
+
+
+def _preset_of(setup: Setup, hardware: Hardware, target: Engine) -> str:
+    """Return the preset of a setup's own version, "" for one that cannot be asked."""
+    try:
+        return asked_of(setup, hardware, target)[1]
+    except InfercastError:
+        return ""
 
 
 def target_of(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> Engine:

@@ -100,6 +100,5 @@ def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], so
 
 def uncalibrated(engine: Engine, hardware: Hardware) -> Engine:
     """Return an engine without what an earlier calibration has found on a device."""
-    own = [each for each in engine.kernels if each.residuals or each.models or each.except_models]
-    kept = tuple(each for each in engine.kernels if each not in own or each.devices != (hardware.id,))
+    kept = tuple(each for each in engine.kernels if not each.is_calibrated or each.devices != (hardware.id,))
     return engine.model_copy(update={"kernels": kept})

@@ -32,7 +32,7 @@ SECONDS = "Is it in seconds? Give what the metric's name says."
 CHECK = "Else check the device, the parallelism and the number formats that were stated."
 FOLDS, LEAST = 5, 2  # parts of the setups that are held back in turn; fewest setups for that
 GAIN = 0.005  # of the measured value: a smaller gain is rounding
-SHARED = 0.3  # correlation of errors of two models on one device: of left-out rows 0.3 to 0.4 (rates), 0.2 (prompts)
+SHARED = 0.3  # correlation of errors of two models on one device: of left-out rows 0.3 to 0.4 (rates), 0.2 (TTFT)
 SURE = 1.28  # standard deviations on each side that hold 80 %
 
 
@@ -112,7 +112,7 @@ class Calibration:
         return measured, rest.model_copy(update={"except_models": self.models})
 
     def _kernels(self, moved: Floats) -> Kernels:
-        source = _source(self.problem.rows, len(self.problem.rows), len(self.problem.asked))
+        source = _source(self.problem.rows, len(self.problem.asked))
         return adjusted(self.shipped, self.hardware, self.problem.values(moved), source).kernels[0]
 
     @property
@@ -242,9 +242,9 @@ def calibrated(
     return Calibration(problem, found, before, after, held_back, others)
 
 
-def _source(rows: Sequence[Measurement], count: int, setups: int) -> Source:
+def _source(rows: Sequence[Measurement], setups: int) -> Source:
     files = "; ".join(dict.fromkeys(row.setup.source for row in rows if row.setup.source)) or "a table"
-    text = f"infercast calibrate --measured on {count} rows of {setups} setups: {files}"
+    text = f"infercast calibrate --measured on {len(rows)} rows of {setups} setups: {files}"
     return Source(text=text, date=today().isoformat(), evidence="measured")
 
 

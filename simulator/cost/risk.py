@@ -77,7 +77,7 @@ class Risk:
         return replicas_needed(self.found.scenario.at_quantile(quantile), self.load.rate_per_s, self.found.replicas)
 
     @cached_property
-    def with_least_cache(self) -> int | None:
+    def replicas_with_least_cache(self) -> int | None:
         """Replicas with the KV cache smaller by the error of its plan, where it fits barely, else those predicted.
 
         None where no number keeps the SLO then.
@@ -91,8 +91,8 @@ class Risk:
     @property
     def most(self) -> int | None:
         """Replicas that are enough in all of CASES, and with the smaller cache; None where no number is."""
-        ends = (self.then, self.with_least_cache)
-        return None if None in ends else max(each for each in ends if each)
+        slowest, smaller = self.replicas_when_slowest, self.replicas_with_least_cache
+        return None if slowest is None or smaller is None else max(slowest, smaller)
 
     @property
     def more(self) -> list[int]:
@@ -110,6 +110,6 @@ class Risk:
         return not (self.more or self.never)
 
     @property
-    def then(self) -> int | None:
+    def replicas_when_slowest(self) -> int | None:
         """Replicas that the slowest of CASES takes; None where no number does."""
         return self.replicas[-1]

@@ -280,7 +280,10 @@ class Scenario:
 
     @property
     def with_least_cache(self) -> "Scenario | None":
-        """It with a KV cache smaller by the error of its plan; None where that leaves half of it (`fits_barely`)."""
+        """The scenario with a KV cache smaller by the error of its plan, where it fits barely; None where it has room.
+
+        Barely: the error would take half of the cache or all of it (`MemoryPlan.fits_barely`).
+        """
         if not self.memory.fits_barely:
             return None
         return self.with_cache(-CACHE_ERROR, int(self.workload.requests().max_total_tokens))
@@ -305,9 +308,10 @@ class Scenario:
         return replace(report, replicas=self.shares)
 
     def _early_s(self, run: Run | FleetRun) -> Floats:
-        """Return the seconds by which requests came before they were drawn: within the step under way, or a batcher.
+        """Return the seconds by which requests came before they reach the engine, in their order, float64.
 
-        No step sees them sooner, for it has begun; so only their latencies grow, by what a breakdown has beside steps.
+        Within the step under way, where a balancer shares them out (OpenLoop), or while a batcher held them (Released).
+        No step sees them sooner; so only their latencies grow, by what a breakdown has beside steps.
         """
         arrivals, at_s = self.workload.arrivals, run.requests.arrival_s
         if isinstance(arrivals, Released) and not run.requests.concurrency:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import KernelRules
+from simulator.engines.model_kernels import QuantisedInputs
 from simulator.models.blocks import NORMS
 from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
@@ -37,16 +38,18 @@ def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums:
     """Return the ops with what quantises the inputs of dense products (KernelRules.quantised_inputs).
 
     A kernel of its own reads numbers in the type of activations and writes them in the format's; where the kernel
-    before quantises, it writes the latter. Its host's time is that of the product, in whose call it is launched.
-    `in_sums`: norms are part of all-reduces. Shared experts are left out, whose kernels run beside others.
+    before quantises, it writes the latter. In prompts it takes the host no time beside the product's, in whose call it
+    is launched. `in_sums`: norms are part of all-reduces. Shared experts are left out, whose kernels run beside others.
     """
+    if (by := rules.quantised_inputs) is None:
+        return tuple(ops)
     found: list[Op] = []
     for op in ops:
         is_plain = op.rate == "gemm" and op.experts is None and op.at_once != "shared"
-        if rules.quantised_inputs is not None and is_plain and op.format in rules.fuses and op.columns:
+        if is_plain and op.format in rules.fuses and op.columns:
             numbers = op.flops.tokens / (2 * op.columns)  # a rank's share of them, with data-parallel attention
             wide, narrow = layout.activation_bytes, number_format(op.format).size_bytes
-            if op.format not in _fused(op, found, rules, in_sums=in_sums):
+            if op.format not in _quantised_before(op, found, by, in_sums=in_sums):
                 moved = Counts(tokens=numbers * (wide + narrow))
                 found.append(
                     Op(QUANTISING, "elementwise", activation_bytes=moved, repeats=op.repeats, prompt_launches=-1)
@@ -58,10 +61,8 @@ def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums:
     return tuple(found)
 
 
-def _fused(op: Op, before: list[Op], rules: KernelRules, *, in_sums: bool) -> tuple[str, ...]:
+def _quantised_before(op: Op, before: list[Op], by: QuantisedInputs, *, in_sums: bool) -> tuple[str, ...]:
     """Return the formats that the kernel before a dense product quantises its inputs to."""
-    if (by := rules.quantised_inputs) is None:
-        return ()
     if op.name == OUTPUT:
         return by.attention
     if before and before[-1].name == ACTIVATION:

@@ -4,15 +4,11 @@ from typing import Any
 
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
-from simulator.engines.kernel_rules import (
-    ONE_ROW,
-    QUICK_REDUCE_BITS,
-    ExpertPadding,
-    KernelRules,
-)
+from simulator.engines.kernel_rules import ONE_ROW, QUICK_REDUCE_BITS, ExpertPadding, KernelRules
 from simulator.engines.model_kernels import FusedNorms
 from simulator.engines.overheads import Overheads
 
+CALIBRATED = ("residuals", "models", "except_models")  # fields that a calibration sets, one of them at least
 MARLIN_PADDING = ExpertPadding(families=(), formats=("mxfp4",), hidden=256, intermediate=128)
 
 
@@ -31,6 +27,11 @@ class Kernels(OnDevices):
     overheads: Overheads | None = None  # of the host of what was measured; none: the engine's
     rules: KernelRules = KernelRules()
     fitted: FittedMultipliers = FittedMultipliers()
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether `infercast calibrate` wrote it."""
+        return any(getattr(self, name) for name in CALIBRATED)
 
     def is_of(self, model: str) -> bool:
         """Tell whether it holds for a model, by id."""

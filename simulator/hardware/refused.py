@@ -163,7 +163,7 @@ REFUSED = {  # why no engine of the library runs there
         "its data sheet was not at hand when this library was made"
     ),
 }
-LIMITED = r".+\d\d\dw\)?"
+LIMITED = r".+\d\d\dw\)?"  # "RTX 5090 (power limited to 400W)"
 _PATTERNS = {
     **{re.compile(at): (f"it is {what}", f"Give {device}") for at, (what, device) in SYSTEMS.items()},
     **{re.compile(at): ("several devices have that name", f"Give {each}") for at, each in SEVERAL.items()},

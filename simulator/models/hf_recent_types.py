@@ -1,4 +1,4 @@
-"""The structure that Hugging Face model_types of 2025 and 2026 imply that are near others' (hf_families.py).
+"""The structure that Hugging Face model_types of 2025 and 2026 imply, where it is near that of others (hf_families.py).
 
 Source: the configuration and modelling files of transformers 5.24.0, which counts their parameters alike.
 """
@@ -29,22 +29,14 @@ _SARVAM = {"q_lora_rank": None, "n_shared_experts": 1, "first_k_dense_replace": 
 _GRANITE_SWA = replace(LLAMA, defaults=MHA | {"sliding_window": 128}, windowed=rules.but_every_fourth, sinks=True)
 
 
-def hyperclovax(fields: Fields) -> Derived:
-    """Return the norms of HyperCLOVA X: two more a layer, behind its parts, unless the config says that there are none.
+def norms_behind(fields: Fields) -> Derived:
+    """Return the norms of a layer of HyperCLOVA X or LFM3: two more behind its parts, unless the config has them off.
 
-    >>> hyperclovax(Fields({"use_post_norm": False}, "a config"))
-    ({}, {'norms': 2})
+    >>> norms_behind(Fields({}, "a config")), norms_behind(Fields({"use_post_norm": False}, "a config"))
+    (({}, {'norms': 4}), ({}, {'norms': 2}))
     """
-    return {}, {"norms": 2 if fields.raw.get("use_post_norm") is False else 4}
-
-
-def lfm3(fields: Fields) -> Derived:
-    """Return the norms of LFM3's layers: two more behind their parts, unless the config has them off.
-
-    >>> lfm3(Fields({}, "a config"))
-    ({}, {'norms': 4})
-    """
-    return {}, {"norms": 2 if fields.raw.get("use_sandwich_norm") is False else 4}
+    is_off = any(fields.raw.get(name) is False for name in ("use_post_norm", "use_sandwich_norm"))
+    return {}, {"norms": 2 if is_off else 4}
 
 
 def lfm3_shape(fields: Fields, _kind: str) -> Mapping[str, Any]:
@@ -74,7 +66,7 @@ RECENT_TYPES: dict[str, ModelType] = {
     "granitemoe_swa": replace(_GRANITE_SWA, expert_width=("intermediate_size",)),
     "helium": replace(LLAMA, defaults=MHA | {"head_dim": 128}),
     "hunyuan_vl_text": ModelType({}, qkv_bias="attention_bias", output_bias="attention_bias", qk_norm="head"),
-    "hyperclovax": replace(LLAMA, derive=hyperclovax),
+    "hyperclovax": replace(LLAMA, derive=norms_behind),
     "iquestcoder": replace(
         LLAMA, defaults={"head_dim": 128, "num_key_value_heads": 8}, refused=("use_sliding_window",)
     ),
@@ -98,7 +90,7 @@ RECENT_TYPES: dict[str, ModelType] = {
         LFM2,
         defaults={"conv_L_cache": 7, "head_dim": 128, "sliding_window": 256, "tie_word_embeddings": True},
         shape=lfm3_shape,
-        derive=lfm3,
+        derive=norms_behind,
     ),
     "mellum": replace(QWEN3_MOE, defaults={"head_dim": 128, "sliding_window": 1024}, refused=()),
     "ministral": ModelType({"num_key_value_heads": 8, "sliding_window": 4096}, rules.always),

@@ -126,9 +126,9 @@ AT_LOAD = (
 
 
 def capacity_ends(scenario: Scenario, highest: float, level: float) -> list[float]:
-    """Return the least and the highest max req/s of one replica: the search with the longest and shortest steps.
+    """Return the least and the highest max req/s of one replica: of searches with the longest and the shortest steps.
 
-    And with a smaller KV cache where it fits barely.
+    And of one with a smaller KV cache, where it fits barely (`Scenario.with_least_cache`).
     """
 
     def capacity_per_s(step_factor: float) -> float:

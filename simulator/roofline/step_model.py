@@ -26,18 +26,18 @@ class StepTable(NamedTuple):
     attention counts + loaded_s x tokens from the host + what its graph adds), of a step of T new tokens and n logits.
     With prompts the host takes `prompts.piecewise_s` up to `graph_tokens` tokens, which piecewise graphs launch that
     add `prompts.gaps_s`, and `prompts.least_s` beyond; and host_s[3] for each logit. Decodes alone take it
-    decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache take no less than `lone_s` for each
-    token that the longest decoding sequence reads; where it has `lone_parts` blocks alone, and fewer beside others
-    (WaveDecode), as much longer.
+    decode_launch_s[T], and their graph adds decode_graph_s[T]. Reads of the cache (the first two of `SLOPES`: of all
+    layers, and of those with windows) take no less than lone_s[:2] for each token that the longest decoding sequence
+    reads; where it has `lone_parts` blocks alone, and fewer beside others (WaveDecode), as much longer. Nor do they
+    take less than lone_s[2:] for each decoding sequence (EmptyBlocks).
 
     `token_s`: (max tokens + 1,); `logit_s`: (max logits + 1,); `slopes`: (5,), seconds per count of `SLOPES`;
-    `draft_s`: (max sequences + 1,); `lone_s`: (4,), for the first two of `SLOPES`, and
-    for each decoding sequence, in the same order (EmptyBlocks). `host_s`: (4,), what of all this the
-    host takes: per step, per sequence and per cached token (Overheads.host_s), and per sequence beside the device
-    (Launches.sequence_s). `decode_launch_s`, `decode_graph_s`: by tokens of decodes alone, of which the last stands for
-    more.
+    `draft_s`: (max sequences + 1,); `lone_s`: (4,). `host_s`: (4,), what of all this the host takes: per step, per
+    sequence and per cached token (Overheads.host_s), and per sequence beside the device (Launches.sequence_s).
+    `decode_launch_s`, `decode_graph_s`: by tokens of decodes alone, of which the last stands for more.
 
-    MOST_FIELDS: with one more, even an unused one, the compiled loops take three times as long.
+    MOST_FIELDS: with one more, even an unused one, the compiled loops take three times as long, which is why `lone_s`
+    holds both.
     """
 
     token_s: Floats
@@ -182,7 +182,7 @@ class StepModel:
             draft_s,
             self.loaded_token_s,
             self.least_s,
-            lone_s=self._lone_s(),
+            lone_s=np.append(self._lone_s(), self._sent_s()),
             lone_parts=self._lone_parts,
             host_s=np.append(self.overheads.each_s, self.launches.sequence_s),
             prompts=self.launches.prompts,
@@ -198,24 +198,23 @@ class StepModel:
         """
         rules = self.kernels.rules
         if rules.split_decode is None and rules.wave_decode is None:
-            return np.append(np.zeros(2), self._sent_s())
+            return np.zeros(2)
         reading = self._reading
         alone, together = (
             np.array([sum(float(self.once(op, each)) * op.repeats for op in reading) for each in _reads(sequences)])
             for sequences in (1.0, READ_TOKENS)
         )
-        lone_s = np.where(alone > (1.0 + 1e-9) * together * (not self._lone_parts), alone / READ_TOKENS, 0.0)
-        return np.append(lone_s, self._sent_s())
+        return np.where(alone > (1.0 + 1e-9) * together * (not self._lone_parts), alone / READ_TOKENS, 0.0)
 
     def _sent_s(self) -> Floats:
-        """Return the seconds per decoding sequence in which empty blocks are sent off, for the first two of SLOPES."""
+        """Return the seconds per decoding sequence in which EmptyBlocks are sent off, for the first two of SLOPES."""
         found, rates = np.zeros(2), self._rates
-        if not isinstance(rates, LightRates):
-            for op in self._reading:
-                if empty := rates.decoding.empty(op):
-                    found[int(op.cache_bytes.decode_reads == 0)] += op.repeats * empty.sequence_s(
-                        op, self.context_tokens
-                    )
+        if isinstance(rates, LightRates):
+            return found
+        for op in self._reading:
+            if empty := rates.decoding.empty(op):
+                is_windowed = op.cache_bytes.decode_reads == 0
+                found[int(is_windowed)] += op.repeats * empty.sequence_s(op, self.context_tokens)
         return found
 
     @property

@@ -91,8 +91,8 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
     """Return `seconds` and how long the decodes read the KV cache, local layers last.
 
     Each sequence reads its cached tokens, the new one, and `more` tokens. Reading takes no less than the longest
-    sequence takes alone (`lone_s`); in chunks (Llama 4), no less than the mean one, since which is longest changes; and
-    no less than the blocks of all take to be sent off.
+    sequence takes alone (`lone_s`; in chunks (Llama 4), than the mean one, since which is longest changes), and no less
+    than the blocks of all of them take to be sent off.
     """
     book = s.book[0]
     ahead = book.tick + 1 + more  # tokens that a sequence reads beside its `cached` ones
@@ -107,10 +107,8 @@ def _with_cache_reads(s: State, table: StepTable, seconds: float, more: float) -
         local = windowed / book.decoding if s.limits.chunked else min(longest, s.limits.window)
         every_s = max(every_s, table.lone_s[0] * longest * slower)
         windowed_s = max(windowed_s, table.lone_s[1] * local * slower)
-    every_s, windowed_s = (
-        max(every_s, table.lone_s[2] * book.decoding),
-        max(windowed_s, table.lone_s[3] * book.decoding),
-    )
+    every_s = max(every_s, table.lone_s[2] * book.decoding)
+    windowed_s = max(windowed_s, table.lone_s[3] * book.decoding)
     return seconds + every_s + windowed_s
 
 

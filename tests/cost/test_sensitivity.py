@@ -165,12 +165,12 @@ def test_a_cache_that_fits_barely_is_simulated_smaller():
     risk = Risk(search.found[0], load)
     smaller = risk.found.scenario.with_least_cache
     assert smaller.memory.num_blocks < risk.found.scenario.memory.num_blocks / 2
-    assert risk.most is None or risk.most > risk.then
-    assert risk.with_least_cache is None or risk.with_least_cache > risk.found.replicas
+    assert risk.most is None or risk.most > risk.replicas_when_slowest
+    assert risk.replicas_with_least_cache is None or risk.replicas_with_least_cache > risk.found.replicas
 
 
 def test_a_cache_with_room_is_not(found):
     best = found.found[0]
     assert best.scenario.with_least_cache is None
     risk = Risk(best, found.load)
-    assert (risk.with_least_cache, risk.most) == (best.replicas, risk.then)
+    assert (risk.replicas_with_least_cache, risk.most) == (best.replicas, risk.replicas_when_slowest)

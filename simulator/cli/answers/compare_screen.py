@@ -174,13 +174,13 @@ def verdict(compared: list[Compared], rows: list[Row], surest: str = "") -> str:
 def verdict_and_doubts(compared: list[Compared], rows: list[Row], surest: str = "") -> list[str]:
     """Return the answer, and what speaks against it: no SLO was given, or it fits barely. Arguments of `verdict`."""
     best = compared[0]
-    doubts = [*unbounded(best.load.slo, rows[0]), *barely(best.found.scenario.memory, _then(best.risk))]
+    doubts = [*unbounded(best.load.slo, rows[0]), *barely(best.found.scenario.memory, _with_least_cache(best.risk))]
     return [verdict(compared, rows, surest), *doubts]
 
 
-def _then(risk: Risk) -> str:
+def _with_least_cache(risk: Risk) -> str:
     """Say what the answer takes with a KV cache smaller by the error of its plan."""
-    if (replicas := risk.with_least_cache) is None:
+    if (replicas := risk.replicas_with_least_cache) is None:
         return ", and no number of replicas keeps the SLO then"
     return f" ({counted(replicas, 'replica')} then)"
 

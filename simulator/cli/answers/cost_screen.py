@@ -134,7 +134,7 @@ def unbounded(slo: Slo, best: Row) -> list[str]:
 def barely(plan: MemoryPlan, then: str = "") -> list[str]:
     """Say of the cheapest that an error of its memory plan would take half of its KV cache or all of it.
 
-    `then`: what it takes with so much less.
+    `then`: words for what it takes with so much less, after a comma or in brackets.
     """
     if not plan.fits_barely:
         return []

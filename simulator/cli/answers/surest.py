@@ -10,11 +10,11 @@ from simulator.cost.bill import HOURS_PER_MONTH
 
 def surest_of(compared: Sequence[Compared]) -> Row | None:
     """Return which answer is the cheapest in the slowest of the cases, and so enough in all; None where none is."""
-    enough = [each for each in compared if each.risk.then is not None]
+    enough = [each for each in compared if each.risk.replicas_when_slowest is not None]
     if not enough:
         return None
-    best = min(enough, key=lambda each: _or_last(each.usd(each.risk.then)))
-    return surest_row(best, best.risk.then or 0)
+    best = min(enough, key=lambda each: _or_last(each.usd(each.risk.replicas_when_slowest)))
+    return surest_row(best, best.risk.replicas_when_slowest or 0)
 
 
 def _or_last(usd: float | None) -> float:

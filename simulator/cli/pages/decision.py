@@ -227,9 +227,8 @@ def _cases_view(compared: Sequence[Compared]) -> View:
     rows: list[Row] = []
     for each in compared:
         cases = dict(zip(keys, each.risk.replicas, strict=True))
-        rows.append(
-            {"deployment": each.label, **cases, "cache": each.risk.with_least_cache, "usd": each.usd(each.risk.most)}
-        )
+        cases["cache"] = each.risk.replicas_with_least_cache
+        rows.append({"deployment": each.label, **cases, "usd": each.usd(each.risk.most)})
     barely = any(each.found.scenario.memory.fits_barely for each in compared)
     columns = [
         Column("deployment", "deployment", left=True),

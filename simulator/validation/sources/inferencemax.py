@@ -56,8 +56,8 @@ class InferenceMax(Recipe):
 
         In vLLM 0.17.1 and later all-reduces norm by default on NVIDIA, which the preset 0.14 does not know.
         """
-        graphs = {"graph_max_batch_size": TRTLLM_GRAPHS, "graph_padding": True}
         if self.is_tensorrt:
+            graphs = {"graph_max_batch_size": TRTLLM_GRAPHS, "graph_padding": True}
             return {"stream_interval": STREAM_INTERVAL, **graphs}
         return FUSED_NORMS if self.is_vllm and not self.is_amd and self.release >= (0, 17, 1) else {}
 
@@ -94,10 +94,10 @@ class DenseScripts(InferenceMax):
     def rules(self) -> dict[str, object]:
         """Whole prompts in TensorRT-LLM; all-reduces in 4 bits on AMD's; CUDA graphs of decodes alone on Blackwell.
 
-        Graphs: FULL_DECODE_ONLY, no splitting ops, and enable_fi_allreduce_fusion (read again 2026-11-28). All-reduces:
-        VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in
-        70b_fp8_mi300x_*.sh and 70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD. Attention: AMD's images of
-        vLLM 0.10.1 set VLLM_V1_USE_PREFILL_DECODE_ATTENTION (their changelog).
+        There all-reduces norm, too. Graphs and norms: FULL_DECODE_ONLY, no splitting ops, enable_fi_allreduce_fusion
+        (read 2026-11-28). All-reduces in 4 bits: VLLM_ROCM_QUICK_REDUCE_QUANTIZATION in 70b_fp8_mi300x_*.sh and
+        70b_fp4_mi355x_slurm.sh, not in the other scripts for AMD. Attention: AMD's images of vLLM 0.10.1 set
+        VLLM_V1_USE_PREFILL_DECODE_ATTENTION (their changelog).
         """
         if self.is_tensorrt:
             return {"chunked_prefill": False} | super().rules | {"graph_max_batch_size": DENSE_TRTLLM_GRAPHS}

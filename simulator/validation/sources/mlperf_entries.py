@@ -40,8 +40,13 @@ class Entry(NamedTuple):
 
 # engine settings of an Entry
 RULES = (
-    *("least_free_share", "least_waiting", "chunked_prefill", "prompt_interval", "num_scheduler_steps"),
-    *("graph_batch_sizes", "graph_padding"),
+    "least_free_share",
+    "least_waiting",
+    "chunked_prefill",
+    "prompt_interval",
+    "num_scheduler_steps",
+    "graph_batch_sizes",
+    "graph_padding",
 )
 # Steps between prompts where attention is data-parallel (adp_balancing, PyExecutor._balance_adp_requests): a server's
 # come after adp_balancing_timeout_iters, for hardly ever do all ranks have one; guess: offline all ranks have a place
