@@ -32,7 +32,7 @@ SECONDS = "Is it in seconds? Give what the metric's name says."
 CHECK = "Else check the device, the parallelism and the number formats that were stated."
 FOLDS, LEAST = 5, 2  # parts of the setups that are held back in turn; fewest setups for that
 GAIN = 0.005  # of the measured value: a smaller gain is rounding
-SHARED = 0.3  # correlation of errors of two models on one device: of left-out rows 0.3 to 0.4 (rates), 0.2 (TTFT)
+SHARED = 0.3  # correlation of errors of two models on one device: of left-out rows 0.3 to 0.4 (rates), 0.2 (prompts)
 SURE = 1.28  # standard deviations on each side that hold 80 %
 
 

@@ -20,7 +20,7 @@ QUANTISING = "quantisation of inputs"
 def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout: Layout) -> tuple[Op, ...]:
     """Return the ops, norms that are part of all-reduces without a start, routers with all kernels that choose.
 
-    Kernels that quantise inputs of products stand before these, or are part of what is before (`quantised`).
+    Kernels that quantise inputs of GEMMs stand before these, or are part of what is before (`quantised`).
     """
     fused = kernels.rules.fuses_norms
     norms = 0 if fused and fused.holds(kernels.hardware, model, layout) else None
@@ -35,11 +35,11 @@ def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout
 
 
 def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums: bool) -> tuple[Op, ...]:
-    """Return the ops with what quantises the inputs of dense products (KernelRules.quantised_inputs).
+    """Return the ops with what quantises the inputs of dense GEMMs (KernelRules.quantised_inputs).
 
     A kernel of its own reads numbers in the type of activations and writes them in the format's; where the kernel
-    before quantises, it writes the latter. In prompts it takes the host no time beside the product's, in whose call it
-    is launched. `in_sums`: norms are part of all-reduces. Shared experts are left out, whose kernels run beside others.
+    before quantises, it writes the latter. In prompts it takes the host no time beside the GEMM's, in whose call it is
+    launched. `in_sums`: norms are part of all-reduces. Shared experts are left out, whose kernels run beside others.
     """
     if (by := rules.quantised_inputs) is None:
         return tuple(ops)
@@ -62,7 +62,7 @@ def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums:
 
 
 def _quantised_before(op: Op, before: list[Op], by: QuantisedInputs, *, in_sums: bool) -> tuple[str, ...]:
-    """Return the formats that the kernel before a dense product quantises its inputs to."""
+    """Return the formats that the kernel before a dense GEMM quantises its inputs to."""
     if op.name == OUTPUT:
         return by.attention
     if before and before[-1].name == ACTIVATION:
@@ -71,7 +71,7 @@ def _quantised_before(op: Op, before: list[Op], by: QuantisedInputs, *, in_sums:
 
 
 def _written_by(op: Op, before: list[Op]) -> int | None:
-    """Return which elementwise op before a dense product writes its inputs; None: attention does."""
+    """Return which elementwise op before a dense GEMM writes its inputs; None: attention does."""
     if op.name == OUTPUT or not before:
         return None
     if before[-1].name == ACTIVATION:

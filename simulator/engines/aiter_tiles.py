@@ -1,12 +1,12 @@
-"""Tiles of AITER's experts in 16 bits on Instinct: the rows that it takes for so many tokens."""
+"""Tiles of AITER's routed experts in 16 bits on Instinct: their rows by the tokens of a batch, and what they pad."""
 
 import numpy as np
 
 from simulator.models.operations import Array, Experts
 
-ROWS = (32.0, 64.0, 128.0)  # of a tile
+ROWS = (32.0, 64.0, 128.0)  # of a tile, of which AITER chooses one
 COLUMNS = 128.0  # of a tile
-FEWEST_TOKENS, MOST_TOKENS = 16.0, 1024.0  # that tiles are chosen for, in powers of two
+FEWEST_TOKENS, MOST_TOKENS = 16.0, 1024.0  # of a batch that a tile is chosen for: the next power of two between these
 
 
 def rows_of(experts: Experts, tokens: Array, units: float) -> Array:

@@ -8,14 +8,13 @@ import numpy as np
 
 from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import rule_of
+from simulator.engines.dense_gemms import DenseMarlin, GemmCall
 from simulator.engines.fitted_multipliers import FittedMultipliers
-from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import clocks_per_s
 from simulator.engines.kernel_rules import (
     CAPTURED_TOKENS,
     CROWDED_HEADS,
     WIDE_BYTES,
-    DenseMarlin,
     ExpertKernels,
     KernelRules,
 )

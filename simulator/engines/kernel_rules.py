@@ -7,8 +7,8 @@ from pydantic import Field
 from simulator.engines.clocked_gemms import ClockedGemms
 from simulator.engines.conditions import FormatName, KindName, OfFormats
 from simulator.engines.decode_tile import DecodeTile
+from simulator.engines.dense_gemms import DenseMarlin, GemmCall, GemmTiles
 from simulator.engines.empty_blocks import EmptyBlocks
-from simulator.engines.gemm_calls import GemmCall
 from simulator.engines.heads_alone import ChunkedDecode
 from simulator.engines.model_kernels import FusedNorms, ModelNorms, QuantisedInputs, RouterKernels
 from simulator.engines.norm_kernels import NormKernels
@@ -19,27 +19,11 @@ from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Experts
-from simulator.profile import Figure, Number, Positive, Seconds, Source, Strict
+from simulator.profile import Number, Positive, Seconds, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel
 CROWDED_HEADS = 512  # sequences x query heads beyond which the other kernel runs (vllm/attention/ops/paged_attn.py)
 CAPTURED_TOKENS = 8192  # of context at most in a captured graph (vLLM: max_seq_len_to_capture), shorter for some models
-ONE_ROW = Figure(
-    1.0,
-    Source(
-        text="sglang 0.5.9 srt/layers/quantization/awq.py, AWQLinearMethod.apply: awq_dequantize, then torch.matmul",
-        date="2026-11-27",
-        evidence="datasheet",
-    ),
-)
-QUICK_REDUCE_BITS = Figure(
-    4.5,
-    Source(
-        text="vllm-project/vllm pull request 19744: INT4 in groups of 32, a scale of 16 bits for each",
-        date="2025-06",
-        evidence="datasheet",
-    ),
-)
 
 
 class ExpertKernels(OfFormats):
@@ -104,22 +88,6 @@ class ExpertPadding(OfFormats):
     intermediate: Annotated[int, Field(ge=1)]
 
 
-class GemmTiles(OfFormats):
-    """Dense GEMMs of some formats whose smallest tile, of `rows` rows and 128 columns, is multiplied whole (tile_s)."""
-
-    rows: Positive
-
-
-class DenseMarlin(OfFormats):
-    """Dense weights of four bits that no other kernel than Marlin multiplies on some families (marlin_tiles.py).
-
-    `compute`: share of the device's compute fraction, in place of `unpacked`; weights are read as all others.
-    """
-
-    compute: Positive
-    unpack_rows: Positive  # as ExpertKernels.unpack_rows
-
-
 class KernelRules(Strict):
     """Which kernels an engine launches on some devices, and what they do beside the least work.
 
@@ -168,7 +136,7 @@ class KernelRules(Strict):
     )
     gemm_tiles: tuple[GemmTiles, ...] = Field((), description="kernels of dense GEMMs with tiles of many rows alone")
     dense_marlin: tuple[DenseMarlin, ...] = Field((), description="dense weights that run in Marlin alone")
-    gemm_calls: tuple[GemmCall, ...] = Field((), description="dense GEMMs that a library's Python launches")
+    gemm_calls: tuple[GemmCall, ...] = Field((), description="dense GEMMs whose kernel a library chooses in Python")
     unpacks_freely: tuple[FormatName, ...] = Field(
         (), description="weight-only formats whose GEMMs lose no time to unpacking: `unpacked` is that of others"
     )
@@ -248,7 +216,9 @@ class KernelRules(Strict):
         description="numbers of a head at most for which prompts attend in matrix units, if query heads share a KV"
         " head; all others do in vector units (fitted: `vector_attention`); none: all do, or it is not known",
     )
-    strided_cache: StridedCache | None = None  # fitted: `reread`
+    strided_cache: StridedCache | None = Field(
+        None, description="prompts read K and V again out of few channels of the memory (fitted: `reread`); none: no"
+    )
     scan_flops_per_byte: Positive | None = Field(
         None,
         description="FLOPs of a scan of prompts in the time in which the device's memory moves a byte: its kernels pass"
@@ -296,7 +266,9 @@ class KernelRules(Strict):
     decode_tile: DecodeTile | None = Field(
         None, description="tiles of query rows that decode attention computes in full; none: it computes its FLOPs"
     )
-    empty_blocks: EmptyBlocks | None = Field(None, description="of attention, behind the ends of sequences; none: none")
+    empty_blocks: EmptyBlocks | None = Field(
+        None, description="decode attention launches blocks behind the ends of sequences, too; none: it does not"
+    )
     chunked_decode: ChunkedDecode | None = Field(
         None, description="decode attention within chunks (Llama 4), where it is not the kernel of other layers"
     )
@@ -324,7 +296,9 @@ class KernelRules(Strict):
     router_kernels: tuple[RouterKernels, ...] = Field(
         (), description="models without a fused kernel to choose or to scale experts; none: all have, or not known"
     )
-    quantised_inputs: QuantisedInputs | None = Field(None, description="who quantises inputs of `fuses`; none: all do")
+    quantised_inputs: QuantisedInputs | None = Field(
+        None, description="which kernels quantise inputs of the formats of `fuses`; none: all that come before a GEMM"
+    )
     fuses_norms: FusedNorms | None = Field(None, description="models whose norms are part of all-reduces; none: none")
     at_once: tuple[Literal["shared", "latent", "delta"], ...] = Field(
         (),

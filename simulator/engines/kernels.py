@@ -4,11 +4,28 @@ from typing import Any
 
 from simulator.engines.conditions import OnDevices
 from simulator.engines.fitted_multipliers import FittedMultipliers
-from simulator.engines.kernel_rules import ONE_ROW, QUICK_REDUCE_BITS, ExpertPadding, KernelRules
+from simulator.engines.kernel_rules import ExpertPadding, KernelRules
 from simulator.engines.model_kernels import FusedNorms
 from simulator.engines.overheads import Overheads
+from simulator.profile import Figure, Source
 
 CALIBRATED = ("residuals", "models", "except_models")  # fields that a calibration sets, one of them at least
+ONE_ROW = Figure(
+    1.0,
+    Source(
+        text="sglang 0.5.9 srt/layers/quantization/awq.py, AWQLinearMethod.apply: awq_dequantize, then torch.matmul",
+        date="2026-11-27",
+        evidence="datasheet",
+    ),
+)
+QUICK_REDUCE_BITS = Figure(
+    4.5,
+    Source(
+        text="vllm-project/vllm pull request 19744: INT4 in groups of 32, a scale of 16 bits for each",
+        date="2025-06",
+        evidence="datasheet",
+    ),
+)
 MARLIN_PADDING = ExpertPadding(families=(), formats=("mxfp4",), hidden=256, intermediate=128)
 
 

@@ -54,9 +54,9 @@ class FusedNorms(OfModels):
 
 
 class QuantisedInputs(Strict):
-    """Formats of dense products whose inputs the kernel before quantises, by that kernel.
+    """Formats of dense GEMMs whose inputs the kernel before quantises, by that kernel.
 
-    `sums`: all-reduces that norm (FusedNorms), `activations`, `attention`. Elsewhere a kernel of its own does.
+    `sums`: an all-reduce with norms in it (FusedNorms); `activations`; `attention`. Elsewhere a kernel of its own does.
     """
 
     sums: tuple[FormatName, ...]

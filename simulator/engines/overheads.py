@@ -16,10 +16,10 @@ class Overheads(Strict):
 
     A request's time outside the steps is the sum of what it passes, one after the other (`request_parts`): the API
     server takes it in (`http_s`) and splits its text (`prompt_token_s`), it goes to the process of the engine's core
-    and its first token back (`hop_s`; in Triton through Python models before and behind it), and the engine's own
-    Python (`request_s`). The rest of what a request costs goes with the load: others that the API server takes in at
-    the same time (`intake_s`; docs/serving-rules.md, N), and, in the steps, waiting for the step under way, and for one
-    more under asynchronous scheduling (H), kernels of a prompt that no graph launches
+    and its first token back (`hop_s`; in Triton Inference Server through models before and behind it), and the engine's
+    own Python (`request_s`). The rest of what a request costs goes with the load: others that the API server takes in
+    at the same time (`intake_s`; docs/serving-rules.md, N), and, in the steps, waiting for the step under way, and for
+    one more under asynchronous scheduling (H), kernels of a prompt that no graph launches
     (FittedMultipliers.prompt_launch_s), and other sequences' tokens in the front end (`stream_s`; E).
 
     All are times, measured, fitted or guessed, as the evidence of each says; none is a rule. Where the host launches

@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.engines.conditions import OfFormats, OnDevices
-from simulator.engines.kernel_rules import GemmTiles
+from simulator.engines.dense_gemms import GemmTiles
 from simulator.engines.kernels import Kernels
 from simulator.hardware.hardware import load_hardware
 from tests.support.kernels import figure

@@ -206,7 +206,7 @@ class TrtllmOnline(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Five instances of Triton's preprocessing and postprocessing.
+        """Five instances of the models for preprocessing and postprocessing in Triton Inference Server.
 
         preprocessing_instance_count and postprocessing_instance_count of launch-server.sh in
         .buildkite/nightly-benchmarks/scripts (read 2026-11-28).
