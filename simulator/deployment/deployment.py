@@ -218,19 +218,19 @@ class Deployment:
         return rule.reserve.fraction(self.hardware, self.max_num_batched_tokens, self.tp * dp * self.layout.pp, dp)
 
     @cached_property
-    def engine_of_model(self) -> Engine:
-        """The engine without what a user has measured there with other models than this one."""
-        return self.engine.of_model(self.model.id)
+    def calibrated_engine(self) -> Engine:
+        """The engine with what a user's calibration says of this model."""
+        return self.engine.calibrated_for(self.model.id)
 
     @cached_property
     def kernels(self) -> DeviceKernels:
         """The engine's kernels on the device, for the model."""
-        return self.engine_of_model.kernels_on(self.hardware).of_model(self.model)
+        return self.calibrated_engine.kernels_on(self.hardware).of_model(self.model)
 
     @property
     def overheads(self) -> Overheads:
         """The engine's host times beside the device; none at the speed of light."""
-        return NO_OVERHEADS if self.light else self.engine_of_model.overheads_on(self.hardware)
+        return NO_OVERHEADS if self.light else self.calibrated_engine.overheads_on(self.hardware)
 
     @property
     def stream_s(self) -> float:
@@ -275,7 +275,7 @@ class Deployment:
     def step_model(self) -> StepModel:
         """Return the model of a step's seconds."""
         offload, kernels, ahead = self.settings.offload, self.kernels, self.async_scheduling
-        engine = self.engine_of_model
+        engine = self.calibrated_engine
         on_host = host_layers(self.model, offload)
         waits = kernels.fitted.prompt_launch_s and not ahead  # the device, for the sampler
         slowness = (host_slowness(self.hardware) if waits else 1.0) * (self.layout.pp if engine.stages_prepare else 1)

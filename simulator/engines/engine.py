@@ -214,9 +214,9 @@ class Engine(Profile):
         """Return the context that it gives a sequence by default; None for as long as the model's, or as fits."""
         return default_of(self.max_model_len, hardware)
 
-    def of_model(self, model: str) -> "Engine":
-        """Return the same engine without kernels that a user has measured with other models than this one, by id."""
-        return self.model_copy(update={"kernels": tuple(each for each in self.kernels if each.is_of(model))})
+    def calibrated_for(self, model: str) -> "Engine":
+        """Return the same engine with what a user's calibration says of a model, by id, and not with that of others."""
+        return self.model_copy(update={"kernels": tuple(each for each in self.kernels if each.holds_for(model))})
 
     def kernels_on(self, hardware: Hardware) -> DeviceKernels:
         """Return its kernels on a device: the first that hold there, or those that the device was measured with."""

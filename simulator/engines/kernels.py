@@ -50,7 +50,7 @@ class Kernels(OnDevices):
         """Whether `infercast calibrate` wrote it."""
         return any(getattr(self, name) for name in CALIBRATED)
 
-    def is_of(self, model: str) -> bool:
+    def holds_for(self, model: str) -> bool:
         """Tell whether it holds for a model, by id."""
         return model in (self.models or (model,)) and model not in self.except_models
 

@@ -104,7 +104,7 @@ def _parts(deployment: Deployment) -> list[DeviceOps]:
     parts = [DeviceOps(deployment.kernels, here)]
     if there:
         host = host_of(deployment.hardware, deployment.settings.offload)
-        parts.append(DeviceOps(deployment.engine_of_model.kernels_on(host), there))
+        parts.append(DeviceOps(deployment.calibrated_engine.kernels_on(host), there))
     return parts
 
 

@@ -318,8 +318,8 @@ def test_what_older_rows_move_predicts_other_rows_of_their_version(tmp_path):
 def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tmp_path):
     found = slow()
     read = Engine.from_yaml(write_preset(found, tmp_path))
-    assert read.of_model("llama-3.1-8b").kernels_on(DEVICE).of_engine.residuals
-    measured, other = (read.of_model(model) for model in ("llama-3.1-8b", "qwen3-8b"))
+    assert read.calibrated_for("llama-3.1-8b").kernels_on(DEVICE).of_engine.residuals
+    measured, other = (read.calibrated_for(model) for model in ("llama-3.1-8b", "qwen3-8b"))
     assert not other.kernels_on(DEVICE).of_engine.residuals
     assert found.moved
     for each in found.moved:
