@@ -241,7 +241,7 @@ class DeviceKernels:
     def reread_flops_per_s(self, op: Op) -> float:
         """Return the FLOP/s of attention of prompts at which caches serve its K and V (KernelRules.strided_cache)."""
         strided = self.rules.strided_cache
-        return float(self.fitted.reread) * strided.flops_per_s(op, self.hardware) if strided else math.inf
+        return float(self.fitted.reread) * strided.flops_per_s(self.hardware, op) if strided else math.inf
 
     def gemm_call(self, op: Op) -> GemmCall | None:
         """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from simulator.engines.conditions import OnDevices
+from simulator.hardware.hardware import Hardware
 from simulator.models.operations import Array, Counts, Op
 from simulator.profile import Positive, Seconds
 
@@ -18,9 +19,9 @@ class EmptyBlocks(OnDevices):
     tokens: Positive
     block_s: Seconds
 
-    def holds(self, op: Op) -> bool:
-        """Tell whether decode attention runs in it: not the latent one."""
-        return op.attending_heads > 0 and not op.latent_heads
+    def holds(self, hardware: Hardware, op: Op) -> bool:
+        """Tell whether decode attention runs in it on a device: not the latent one."""
+        return self.covers(hardware) and op.attending_heads > 0 and not op.latent_heads
 
     def sequence_s(self, op: Op, context_tokens: int) -> float:
         """Return the seconds in which the blocks of a sequence are sent off: h ceil(C / tokens) block_s of h KV heads.
@@ -35,7 +36,10 @@ class EmptyBlocks(OnDevices):
         return op.attending_heads / op.shared_by * parts * self.block_s
 
     def seconds(self, op: Op, counts: Counts, context_tokens: int) -> Array:
-        """Return the same of all sequences that read the cache; 0 where none does (a slope, or tokens of StepTable)."""
+        """Return the same of all sequences that read the cache; 0 where none does (a slope, or tokens of StepTable).
+
+        Shape of the counts.
+        """
         sequences = counts.tokens - counts.prefill_tokens
         read = np.asarray(counts.decode_reads) + counts.decode_reads_windowed
         return np.where(read > 0, self.sequence_s(op, context_tokens) * sequences, 0.0)

@@ -47,11 +47,20 @@ class Kernels(OnDevices):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether `infercast calibrate` wrote it."""
+        """Whether `infercast calibrate` wrote it.
+
+        >>> [each.is_calibrated for each in (Kernels(), Kernels(models=("qwen3-8b",)))]
+        [False, True]
+        """
         return any(getattr(self, name) for name in CALIBRATED)
 
     def holds_for(self, model: str) -> bool:
-        """Tell whether it holds for a model, by id."""
+        """Tell whether it holds for a model, by id.
+
+        >>> one, rest = Kernels(models=("llama-3.1-8b",)), Kernels(except_models=("llama-3.1-8b",))
+        >>> [[each.holds_for(model) for each in (Kernels(), one, rest)] for model in ("llama-3.1-8b", "qwen3-8b")]
+        [[True, True, False], [True, False, True]]
+        """
         return model in (self.models or (model,)) and model not in self.except_models
 
     def with_fitted(self, **values: float | None) -> "Kernels":

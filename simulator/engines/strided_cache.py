@@ -24,11 +24,11 @@ class StridedCache(Strict):
     heads: Number
     channel_bytes: Positive
 
-    def holds(self, op: Op, hardware: Hardware) -> bool:
+    def holds(self, hardware: Hardware, op: Op) -> bool:
         """Tell whether prompts read K and V so: all of the context, on a device whose channels are known."""
         return hardware.memory_channels is not None and op.rate == "prefill_attention" and bool(op.flops.prefill_pairs)
 
-    def channels(self, op: Op, hardware: Hardware) -> float:
+    def channels(self, hardware: Hardware, op: Op) -> float:
         """Return the channels that are read at once, all at most.
 
         Latent vectors, which all heads share, and cells whose length is no whole number of pieces lie in all of them.
@@ -41,9 +41,9 @@ class StridedCache(Strict):
         >>> def wide(columns, heads, kv_heads):
         ...     pairs = Counts(prefill_pairs=4.0 * columns * heads)
         ...     return Op("", "prefill_attention", flops=pairs, heads=heads, shared_by=heads / kv_heads)
-        >>> [rule.channels(wide(128, 32, kv_heads), halo) for kv_heads in (2, 4, 5, 8, 32)]
+        >>> [rule.channels(halo, wide(128, 32, kv_heads)) for kv_heads in (2, 4, 5, 8, 32)]
         [8.0, 4.0, 16.0, 2.0, 3.0]
-        >>> [rule.channels(wide(256, 32, kv_heads), halo) for kv_heads in (2, 4)]
+        >>> [rule.channels(halo, wide(256, 32, kv_heads)) for kv_heads in (2, 4)]
         [8.0, 4.0]
         """
         channels = float(hardware.memory_channels or 1)
@@ -57,12 +57,12 @@ class StridedCache(Strict):
         found = channels / math.gcd(int(apart), int(channels)) * max(1.0, float(pieces)) * together
         return float(min(channels, found))
 
-    def flops_per_s(self, op: Op, hardware: Hardware) -> float:
+    def flops_per_s(self, hardware: Hardware, op: Op) -> float:
         """Return the FLOP/s at which K and V arrive at the bandwidth of the memory; infinite where it does not hold.
 
         4 FLOPs for each number of K and V, of two bytes, and query row: as many FLOPs a byte as there are rows.
         """
-        if not self.holds(op, hardware):
+        if not self.holds(hardware, op):
             return math.inf
-        share = self.channels(op, hardware) / float(hardware.memory_channels or 1)
+        share = self.channels(hardware, op) / float(hardware.memory_channels or 1)
         return float(self.rows) * share * float(hardware.memory_bytes_per_s)

@@ -102,8 +102,8 @@ class DecodeAttentionRates:
     def empty(self, op: Op) -> EmptyBlocks | None:
         """Return what attention launches behind the ends of sequences; None where an op has no such blocks."""
         empty = self.kernels.rules.empty_blocks
-        alone = empty and empty.covers(self.hardware) and empty.holds(op) and not updates_states(op)
-        return empty if alone and not self.split(op) else None
+        runs = empty and empty.holds(self.hardware, op) and not (updates_states(op) or self.split(op))
+        return empty if runs else None
 
     def chunked(self, op: Op) -> ChunkedDecode | None:
         """Return the kernel of attention within chunks, None where an op has none or runs in the usual kernel."""
