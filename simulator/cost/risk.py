@@ -73,8 +73,19 @@ class Risk:
         return tuple(known[case] for case in CASES)
 
     def at(self, quantile: float) -> int | None:
-        """Return the replicas that steps at a quantile of their times call for."""
-        return replicas_needed(self.found.scenario.at_quantile(quantile), self.load.rate_per_s, self.found.replicas)
+        """Return the replicas that steps at a quantile of their times call for; None for none."""
+        scenario = self.found.scenario.at_quantile(quantile)
+        if quantile > 0.5:
+            return self._of_worse(scenario)
+        return replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
+
+    def _of_worse(self, scenario: Scenario) -> int | None:
+        """Return the replicas that a worse scenario than the predicted one takes: no fewer than that; None for none.
+
+        The answer rests on the highest rate, too, for which more requests are simulated than were asked.
+        """
+        needed = replicas_needed(scenario, self.load.rate_per_s, self.found.replicas)
+        return needed and max(needed, self.found.replicas)
 
     @cached_property
     def replicas_with_least_cache(self) -> int | None:
@@ -83,10 +94,7 @@ class Risk:
         None where no number keeps the SLO then.
         """
         smaller = self.found.scenario.with_least_cache
-        if smaller is None:
-            return self.found.replicas
-        needed = replicas_needed(smaller, self.load.rate_per_s, self.found.replicas)
-        return needed and max(needed, self.found.replicas)
+        return self.found.replicas if smaller is None else self._of_worse(smaller)
 
     @property
     def most(self) -> int | None:
