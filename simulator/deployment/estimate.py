@@ -188,12 +188,14 @@ class Estimate(Framed):
 
     def _phase(self, counts: Counts, light_counts: Counts) -> Phase:
         model, light_model = self.models
-        expected, light = model.explain(counts), light_model.explain(light_counts)
+        light_s: dict[str, float] = {}  # kernels that quantise or sort are no ops at the speed of light
+        for ideal in light_model.explain(light_counts):
+            light_s[ideal.name] = light_s.get(ideal.name, 0.0) + float(np.sum(ideal.seconds))
         repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
         merged: dict[str, OpCost] = {}
-        for times, cost, ideal in zip(repeats, expected, light, strict=True):
-            op = OpCost(times, _sum_over_steps(cost), float(np.sum(ideal.seconds)))
+        for times, cost in zip(repeats, model.explain(counts), strict=True):
             before = merged.get(cost.name)
+            op = OpCost(times, _sum_over_steps(cost), light_s.pop(cost.name, 0.0))
             merged[cost.name] = before.plus(op) if before else op
         return Phase(np.size(counts.steps), tuple(op for op in merged.values() if op.cost.seconds))
 

@@ -200,6 +200,20 @@ def test_nothing_beats_light(model, hardware, engine):
         assert 0 < phase.mostly[1] <= 1
 
 
+@pytest.mark.parametrize(
+    ("engine", "device", "weights", "added"),
+    [("tensorrt-llm-1.2", "b200-sxm", "nvfp4", "quantisation of inputs"), ("vllm-0.8", "h100-sxm", "bf16", "sampling")],
+)
+def test_kernels_that_light_has_not_take_no_time_there(engine, device, weights, added):
+    """What quantises inputs of GEMMs, and what sorts for the sampler; all others have their own seconds of light."""
+    layout, batch = default_layout(load_model("llama-3.1-8b"), dtypes=(weights, "")), Batch(8, 512, 32)
+    made = deploy("llama-3.1-8b", device, engine, layout, settings=Settings(sorted_sampling=True))
+    found = estimate(made, batch).prefill
+    assert {op.cost.name: op for op in found.ops}[added].light_s == 0.0
+    light = made.at_light.step_model().seconds(prefill_counts(made.at_light, batch))
+    assert found.light_s == pytest.approx(float(np.sum(light)))
+
+
 def test_ops_of_different_blocks_are_one_row():
     phase = estimate(deployment("gemma-3-27b"), Batch(1, 100, 2)).decode
     runs = {op.cost.name: op.repeats for op in phase.ops}
