@@ -95,7 +95,7 @@ def test_a_bound_that_may_be_meant_in_seconds_says_so():
 
 def test_cases_that_take_more_and_cases_that_nothing_serves_are_told_apart():
     found = SimpleNamespace(replicas=2, candidate=SimpleNamespace(devices=1))
-    risk = SimpleNamespace(more=[3, 4], never=1, is_sure=False, then=None)
+    risk = SimpleNamespace(more=[3, 4], never=1, is_sure=False)
     best = SimpleNamespace(found=found, risk=risk, label="l40s", usd=lambda replicas: replicas and 1.0 * replicas)
     said = verdict([best], [{"model": "llama-3.1-8b", "usd_per_month": 1460.0}])
     assert said.endswith("in 2 of 5 cases it takes 3 to 4 replicas, in 1 of 5 no number of them keeps the SLO.")

@@ -23,7 +23,7 @@ def of(label: str, then: int | None, usd_each: float | None) -> SimpleNamespace:
     return SimpleNamespace(
         label=label,
         found=SimpleNamespace(candidate=candidate),
-        risk=SimpleNamespace(then=then),
+        risk=SimpleNamespace(replicas_when_slowest=then),
         usd=lambda replicas: None if usd_each is None else usd_each * replicas,
     )
 
