@@ -148,8 +148,10 @@ class Experts(NamedTuple):
         [2.0, 3.5, 8.0]
         >>> [round(float(Experts(128, 8, uneven=uneven).touched(16)), 1) for uneven in (False, True)]
         [82.4, 66.1]
+        >>> [float(Experts(8, 8, uneven=True).touched(tokens)) for tokens in (0.0, 1.0)]
+        [0.0, 8.0]
         """
-        if self.uneven:
+        if self.uneven and self.chosen < self.total:
             draws = np.asarray(tokens) * float(self.chosen)
             reached: Array = self.total * draws / (self.total - self.chosen + draws)
             return reached
