@@ -1,15 +1,19 @@
 """Laws of estimates for shipped devices, models and engines, drawn at random: most of them nobody has measured."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch, decode_counts
 from simulator.deployment.deployment import Deployment, deploy
-from simulator.deployment.layouts import running_layout
+from simulator.deployment.estimate import estimate
+from simulator.deployment.layouts import default_layout, running_layout
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import load_engine
@@ -125,3 +129,22 @@ def test_intervals_end_and_hold_the_prediction(profiles, metric, regime, level):
     deployment = deployed(profiles)
     found, wider = (interval(deployment, metric, regime, each) for each in (level, level + 0.05))
     assert 0 < wider.low <= found.low <= 1 <= found.high <= wider.high < math.inf
+
+
+DEVICES = ("h100-sxm", "b200-sxm", "mi300x", "rtx-4090", "m4-max", "gaudi2", "inferentia2", "tpu-v6e", "wormhole-n300")
+
+
+@pytest.mark.parametrize("engine", names("engines"))
+def test_each_engine_has_finite_steps_and_estimates(engine: str) -> None:
+    """Of a dense model and a mixture of experts, in formats that kernels have rules for, wherever it runs."""
+    many, ran = Batch(4, 512, 32), 0
+    for model, device, weights in product(("llama-3.1-8b", "qwen3-30b-a3b"), DEVICES, ("", "fp8", "nvfp4", "q4_K_M")):
+        with suppress(NotModelledError, ProfileError):
+            layout = default_layout(load_model(model), dtypes=(weights, ""))
+            found = deploy(model, device, engine, layout, settings=Settings(sorted_sampling=True))
+            table = found.step_table()
+            assert all(np.isfinite(each).all() for each in (table.token_s, table.logit_s, table.slopes, table.lone_s))
+            estimated = estimate(found, many, assume_fits=True)
+            assert math.inf > estimated.expected.e2el_s >= estimated.light.e2el_s > 0.0
+            ran += 1
+    assert ran
