@@ -390,7 +390,7 @@ def test_a_preset_whose_rules_hold_several_figures_is_written(tmp_path):
 def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
     found = slow()
     read = Engine.from_mapping(preset(found, find(KIND, found.shipped.id)), "preset")
-    rule, ours = read.kernels_on(DEVICE), found.shipped.kernels_on(DEVICE)
+    rule, ours = (each.kernels_on(DEVICE).of_engine for each in (read, found.shipped))
     for moved in found.moved:
         written = moved.term.of(read, DEVICE)
         assert written == pytest.approx(moved.calibrated, rel=1e-3)
@@ -409,7 +409,7 @@ def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
         found.shipped.policy, found.shipped.memory, found.shipped.overheads,
     )  # fmt: skip
     assert read.kernels_on(load_hardware("h100-sxm")) == found.shipped.kernels_on(load_hardware("h100-sxm"))
-    assert uncalibrated(read, DEVICE).kernels_on(DEVICE) == ours
+    assert uncalibrated(read, DEVICE).kernels_on(DEVICE).of_engine == ours
 
 
 def table(path: Path, measured: list[Measurement]) -> Path:
@@ -547,7 +547,7 @@ def test_rows_that_agree_move_nothing_and_count_for_the_interval(tmp_path, own):
     assert "nothing moved" in text
     assert "What moved" not in text
     read = Engine.from_yaml(own / "engines" / "vllm-0.33.yaml").kernels_on(DEVICE)
-    assert read.residuals
+    assert read.of_engine.residuals
     assert read.fitted == load_engine("vllm-0.33").kernels_on(DEVICE).fitted
 
 
