@@ -165,9 +165,7 @@ def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
     assert max(found[name].inside for name in ("all", *regimes, "experts") if name != "offline") <= 0.86
     assert found["offline"].inside <= 0.88  # more rows than is asked (docs/log.md, 2.7)
     assert min(found[name].inside for name in kinds if name != "offline") >= 0.75
-    assert (
-        found["offline"].inside >= 0.65
-    )  # missed: seven of ten rows are one source's, TensorRT-LLM's (docs/log.md, 2.7)
+    assert found["offline"].inside >= 0.69  # missed: most rows are one source's, TensorRT-LLM's (docs/log.md, 2.7)
     same = alike(known)
     assert found["all"].score < same.score  # and factors win it, not width
     assert found["all"].width < 1.05 * same.width
