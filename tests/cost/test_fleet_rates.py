@@ -70,14 +70,15 @@ def test_a_fleet_serves_more_than_its_replicas_alone_and_what_lies_between_two_s
 
 
 @pytest.mark.slow
-def test_the_fewest_replicas_behind_a_router_keep_the_slo_and_a_plan_without_headroom_has_as_many() -> None:
+@pytest.mark.parametrize("rate_per_s", [4.0, 5.5, 7.0])
+def test_the_fewest_replicas_behind_a_router_keep_the_slo_and_a_plan_without_headroom_has_as_many(rate_per_s) -> None:
     scenario, one = _scenario(2048, 64, tpot_s=0.03)
-    alone, rates = answer(scenario, 5.0, one).replicas, FleetRates(scenario, one)
-    fewest = rates.fewest(5.0, alone)
-    planned = plan(scenario, GrowingLoad(OpenLoop(5.0)))
+    alone, rates = answer(scenario, rate_per_s, one).replicas, FleetRates(scenario, one)
+    fewest = rates.fewest(rate_per_s, alone)
+    planned = plan(scenario, GrowingLoad(OpenLoop(rate_per_s)))
     assert planned.most_at(1) == fewest < alone / 1.5
-    assert rates.fewest(5.0, fewest) == fewest  # never more than are enough
-    load = replace(scenario.workload, request_count=4_000).at_rate(5.0)
+    assert rates.fewest(rate_per_s, fewest) == fewest  # never more than are enough
+    load = replace(scenario.workload, request_count=4_000).at_rate(rate_per_s)
     kept = [rates.report(rates.service(replicas), load).within_share for replicas in (fewest, fewest - 1)]
     assert kept[0] >= scenario.slo.share > kept[1]
 
