@@ -138,7 +138,7 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
             found[rates.peaks(op.format)[0], rates.peak(op.format)[0]] = None
         unpacked = op.rate == "gemm" and (np.any(part.kernels.unpack_s(op, 1.0)) or rates.clocked(op))
         attended = op.rate == "prefill_attention" and part.kernels.vector_attention_flops_per_s(op)
-        few = op.rate == "gemm" and vector_rows(op, rates.kernels)
+        few = op.rate == "gemm" and vector_rows(op, part.kernels)
         if few or rates.decoding.converts(op) or unpacked or attended:
             found["peak_flops_per_s", "fp32"] = None
         tiled = part.kernels.decode_padding(op) if op.rate == "decode_attention" else 1.0
