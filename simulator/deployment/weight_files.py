@@ -6,7 +6,7 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.format_names import named_format
 from simulator.models.model import Model
-from simulator.models.number_formats import FORMATS, GGUF, KEPT_EXPERTS, Files, number_format
+from simulator.models.number_formats import DYNAMIC, FORMATS, GGUF, KEPT_EXPERTS, Files, number_format
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
 NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes
@@ -50,8 +50,9 @@ def weight_format(text: str, model: Model, engine: Engine) -> str:
     """Return our name of the format of a model's weights as an engine reads them; "" is the usual one.
 
     GGUF files of a model whose experts are published in mxfp4 keep them so, whatever all else is stored in (bartowski's
-    files of gpt-oss: "All quants keep the feed forward networks at mxfp4"; F16 of unsloth's is 13.8 GB). Raises
-    ProfileError for a name that is not known, NotModelledError for a format that such checkpoints do not have.
+    files of gpt-oss: "All quants keep the feed forward networks at mxfp4"; F16 of unsloth's is 13.8 GB). Unsloth's own
+    mixes of types (UD-Q4_K_XL) are those of the routed experts, where a model has any (`_dynamic`). Raises ProfileError
+    for a name that is not known, NotModelledError for a format that such checkpoints do not have.
 
     >>> from simulator.engines.engine import load_engine
     >>> from simulator.models.model import load_model
@@ -93,5 +94,29 @@ def _in_files(stored: str, model: Model, engine: Engine) -> str:
         return stored if engine.engine == "ollama" else "mxfp4_MoE"
     base = stored.partition("@")[0]
     if model.weight_dtype != "mxfp4" or base not in (*GGUF, *IN_GGUF.values()):
-        return stored
+        return _dynamic(stored, model) if base in DYNAMIC and "+" not in stored and model.is_routed else stored
     return "mxfp4_MoE" if base == FORMATS["mxfp4_MoE"].rest else KEPT_EXPERTS + base
+
+
+def _dynamic(stored: str, model: Model) -> str:
+    """Return what unsloth's mix of a mixture of experts is: all but the routed experts in q8_0.
+
+    bits of experts = (bits of the file x parameters - 8.5 x those of all else) / those of the experts, where the file's
+    are given; files of 2025 had types of like bits everywhere, seen where experts had fewer than the name's own type.
+    Sources: headers of UD-IQ4_XS to UD-Q6_K_XL of Qwen3.8-Flash-Next (Niko1221/Strata, docs/QUANTS.md: routed experts
+    differ, everything else is the same), Qwen3.5-35B-A3B-UD-Q6_K_XL (ik_llama.cpp issue 1420: 264 tensors in q8_0, 78
+    in q6_K), Llama-4-Scout-UD-Q4_K_XL of 2025 (421 in q4_K, 43 in q5_K, 18 in q6_K); read 2026-11-28.
+
+    >>> from simulator.models.model import load_model
+    >>> _dynamic("q5_K_XL@6.022", load_model("qwen3.5-122b-a10b"))  # gate and up in q5_K, down in q6_K: 5.85
+    'q5_K_XL@5.891+q8_0'
+    >>> _dynamic("q4_K_XL@4.639", load_model("qwen3-30b-a3b"))  # 4.43 in experts: less than q4_K has
+    'q4_K_XL@4.639'
+    """
+    base, at, _ = stored.partition("@")
+    weights, rest = model.weights(), FORMATS["mxfp4_MoE"].rest
+    bits = number_format(stored).bits
+    if at:
+        others = weights.total - weights.experts
+        bits = (bits * weights.total - number_format(rest).bits * others) / weights.experts
+    return f"{base}@{bits:.3f}+{rest}" if bits >= DYNAMIC[base] else stored

@@ -11,7 +11,6 @@ from simulator.errors import ProfileError, nearest
 from simulator.models.number_formats import (
     EXAMPLES,
     FORMATS,
-    KEPT_EXPERTS,
     MLX_BITS,
     MLX_GROUP,
     UNSTATED,
@@ -134,9 +133,9 @@ OURS = {_joined(name): name for name in (*FORMATS, *UNSTATED)}
 @cache
 def _spelt(plain: str) -> str:
     """Return our name of a format, "" for one that is not known."""
-    if plain.lower().startswith(KEPT_EXPERTS):
-        rest = _spelt(plain[len(KEPT_EXPERTS) :])
-        return f"{KEPT_EXPERTS}{rest}" if rest else ""
+    if "+" in plain:
+        experts, rest = map(_spelt, plain.split("+", 1))
+        return f"{experts}+{rest}" if experts and rest else ""
     base, at, bits = plain.partition("@")
     around = re.fullmatch(AROUND, _joined(base))
     for each in (_joined(base), around["name"] if around else ""):

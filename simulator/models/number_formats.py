@@ -171,6 +171,10 @@ UNSTATED = {  # formats whose bits are in the rest of their names
 }
 MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits
 KEPT_EXPERTS = "mxfp4+"  # before the format of all else, in files whose routed experts stay in mxfp4
+DYNAMIC = {  # unsloth's mixes since 2026, by the bits of the type that gave them their name: the least of their experts
+    name: _of(bits, _source("ggml-common.h: bytes of a block of 256 numbers"))
+    for name, bits in {"q2_K_XL": 2.625, "q3_K_XL": 3.4375, "q4_K_XL": 4.5, "q5_K_XL": 5.5, "q6_K_XL": 6.5625}.items()
+}
 
 
 @cache
@@ -178,16 +182,19 @@ def number_format(name: str) -> NumberFormat:
     """Return a format by our name; "q4_K_M@4.9" is that of one file with other bits per weight.
 
     "mlx-q6-g32" has 6 bits and, for each group of 32, a scale and a bias of 16 bits; "mxfp4+q8_0" has routed experts in
-    mxfp4 and all else in q8_0. Raises ProfileError for a name that is not known, with the nearest ones, and for bits
-    where a format has its own.
+    mxfp4 and all else in q8_0, as "q4_K_XL@5.1+q8_0" has them in 5.1 bits. Raises ProfileError for a name that is not
+    known, with the nearest ones, and for bits where a format has its own.
 
     >>> number_format("q8_0").bits, number_format("q4_K_M@4.9").bits, number_format("mlx-q6-g32").bits
     (8.5, 4.9, 7.0)
     """
-    if name.startswith(KEPT_EXPERTS):
-        rest = name.removeprefix(KEPT_EXPERTS)
-        files = number_format(rest).files or FORMATS["mxfp4"].files
-        return replace(FORMATS["mxfp4"], rest=rest, files=files)
+    experts, plus, rest = name.partition("+")
+    if plus and ("+" in rest or (f"{experts}+" != KEPT_EXPERTS and experts.partition("@")[0] not in GGUF)):
+        because = "experts of their own format are in mxfp4 or one of GGUF, and all else in one"
+        raise ProfileError(f"number format {name!r}", because, "Give, say, mxfp4+q8_0 or q4_K_XL+q8_0")
+    if plus:
+        stored = number_format(experts)
+        return replace(stored, covers="experts", rest=rest, files=number_format(rest).files or stored.files)
     if found := re.fullmatch(r"mlx-q(\d)(?:-g(\d+))?", name):
         return _affine(name, int(found[1]), int(found[2] or MLX_GROUP))
     base, at, bits = name.partition("@")

@@ -4,11 +4,12 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.format_names import ending
 from simulator.models.model import Model
-from simulator.models.number_formats import GGUF
+from simulator.models.number_formats import DYNAMIC, GGUF
 from simulator.questions.words import whole
 from simulator.validation.measurements import Setup
 
 FARTHEST = 0.4  # guess: of a file's bits from the usual ones; a size farther off is that of something else
+DYNAMIC_SINCE = "2026-02-27"  # attention in more bits than experts: unsloth.ai/docs/models/qwen3.5/gguf-benchmarks
 UNQUANTISED_BITS = 12  # from here on a checkpoint holds the model's own type: quantised ones have 9 at most, others 16
 
 
@@ -26,12 +27,15 @@ def stated_rules(setup: Setup, engine: Engine) -> dict[str, object]:
 def sized_format(weights: str, setup: Setup, model: Model) -> str:
     """Return a format of GGUF files with the bits that a stated size comes to: bytes x 8 over parameters.
 
-    Publishers mix types as they like: files of one name differ by a fifth.
+    Publishers mix types as they like: files of one name differ by a fifth. Unsloth's of before `DYNAMIC_SINCE` do not
+    tell experts from all else by their types.
     """
     if weights not in GGUF or not setup.weights_bytes:
         return weights
     bits = 8 * setup.weights_bytes / model.parameters
-    return f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
+    stored = f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
+    alike = weights in DYNAMIC and model.is_routed and "" < setup.date < DYNAMIC_SINCE
+    return f"{stored}+{stored}" if alike else stored
 
 
 def mlx_format(setup: Setup, model: Model) -> str:

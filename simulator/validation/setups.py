@@ -12,6 +12,7 @@ from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, engine_of
 from simulator.errors import InfercastError, ProfileError
 from simulator.hardware.hardware import Hardware, load_hardware
+from simulator.models.format_names import named_format
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
@@ -213,7 +214,7 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
     weights = weights or model.weight_dtype
     named = {"fp8": recipe.fp8_dtype, "nvfp4": recipe.fp4_dtype, "int4": recipe.int4_dtype}
     weights = named.get(weights, weights)
-    weights = sized_format(weight_format(weights, model, engine), setup, model)
+    weights = weight_format(sized_format(named_format(weights), setup, model), model, engine)
     return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
 
 
