@@ -6,7 +6,7 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.format_names import named_format
 from simulator.models.model import Model
-from simulator.models.number_formats import DYNAMIC, FORMATS, GGUF, KEPT_EXPERTS, Files, number_format
+from simulator.models.number_formats import DYNAMIC, FORMATS, GGUF, KEPT_EXPERTS, LEAST_OF_EXPERTS, Files, number_format
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
 NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes
@@ -93,8 +93,11 @@ def _in_files(stored: str, model: Model, engine: Engine) -> str:
     if stored == "mxfp4":  # ggml-org's files have all else in q8_0; Ollama's library has it as published
         return stored if engine.engine == "ollama" else "mxfp4_MoE"
     base = stored.partition("@")[0]
+    if base in DYNAMIC and "+" not in stored:
+        stored = _dynamic(stored, model) if model.is_routed else stored.removeprefix("ud-")
+        base = base.removeprefix("ud-")
     if model.weight_dtype != "mxfp4" or base not in (*GGUF, *IN_GGUF.values()):
-        return _dynamic(stored, model) if base in DYNAMIC and "+" not in stored and model.is_routed else stored
+        return stored
     return "mxfp4_MoE" if base == FORMATS["mxfp4_MoE"].rest else KEPT_EXPERTS + base
 
 
@@ -113,10 +116,10 @@ def _dynamic(stored: str, model: Model) -> str:
     >>> _dynamic("q4_K_XL@4.639", load_model("qwen3-30b-a3b"))  # 4.43 in experts: less than q4_K has
     'q4_K_XL@4.639'
     """
-    base, at, _ = stored.partition("@")
+    base, at, _ = stored.removeprefix("ud-").partition("@")
     weights, rest = model.weights(), FORMATS["mxfp4_MoE"].rest
     bits = number_format(stored).bits
     if at:
         others = weights.total - weights.experts
         bits = (bits * weights.total - number_format(rest).bits * others) / weights.experts
-    return f"{base}@{bits:.3f}+{rest}" if bits >= DYNAMIC[base] else stored
+    return f"{base}@{bits:.3f}+{rest}" if bits >= LEAST_OF_EXPERTS.get(base, 0.0) else stored

@@ -64,8 +64,8 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"ud-tq1-0": "iq1_S",  # unsloth's smallest: types of 1 to 2 bits, and none ternary
     r"exl2-(\d+(?:\.\d+)?)-?bpw|(\d+(?:\.\d+)?)-?bpw(?:-h\d)?-exl2": r"exl2@\1\2",
 }
-# What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth and
-# mradermacher, distillation for MLX, bits per weight as llama.cpp prints them, releases of NVIDIA's and AMD's files,
+# What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth
+# (where `number_formats.UD` has no name of its own) and mradermacher, distillation for MLX, bits per weight as llama.cpp prints them, releases of NVIDIA's and AMD's files,
 # the matrix of importance that a quantiser saw, rows that ik_llama.cpp interleaves.
 AROUND = (
     r"(?:gguf-|ud-|i1-|qat-|mostly-|all-|smol-)*(?P<name>.+?)"
@@ -172,7 +172,7 @@ def ending(name: str) -> tuple[str, str]:
     says what all of its files are.
 
     >>> ending("Qwen3-8B-GGUF:UD-Q5_K_M"), ending("Qwen3-8B-GGUF"), ending("Qwen3-8B-Q8_0.gguf")
-    (('Qwen3-8B', 'q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
+    (('Qwen3-8B', 'ud-q5_K_M'), ('Qwen3-8B', 'q4_K_M'), ('Qwen3-8B', 'q8_0'))
     """
     name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
     if repository := re.fullmatch(r"(.+?)(?:[-.]i1)?[-_]GGUF(?::(.+))?", name, re.IGNORECASE):

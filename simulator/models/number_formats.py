@@ -134,6 +134,7 @@ _HF: tuple[Files, ...] = ("safetensors",)
 _HALF = ("fp16", "bf16", "fp32")
 MLX_BITS, MLX_GROUPS, MLX_GROUP = (2, 3, 4, 5, 6, 8), (32, 64, 128), 64  # mlx.core.quantize; the last is its default
 EXAMPLES = {"mlx": "mlx-q4", "exl2": "exl2@4.0"}
+UD = {f"ud-{name}": stored for name, stored in GGUF.items() if not name.endswith("_XL")}  # unsloth's of these names
 FORMATS: dict[str, NumberFormat] = {
     "fp32": NumberFormat(_of(32, _WIDTH), "all", ("fp32",)),
     "bf16": NumberFormat(_of(16, _WIDTH), "all", _WIDE),
@@ -164,17 +165,19 @@ FORMATS: dict[str, NumberFormat] = {
     "gguf_f16": NumberFormat(_F16, "all", ("fp16", "fp32"), files=("gguf",)),
     "gguf_bf16": NumberFormat(_BF16, "all", ("bf16", "fp32"), files=("gguf",)),
     **GGUF,
+    **UD,
 }
 UNSTATED = {  # formats whose bits are in the rest of their names
     "mlx": NumberFormat(_of(4.5, _MLX), "all", _HALF, files=("mlx",)),
     "exl2": NumberFormat(_of(4, _EXL2), "linear", _HALF, files=("exl2",)),
 }
-MIXED = {*GGUF, *UNSTATED}  # their files mix types, so that one may have other bits
+MIXED = {*GGUF, *UD, *UNSTATED}  # their files mix types, so that one may have other bits
 KEPT_EXPERTS = "mxfp4+"  # before the format of all else, in files whose routed experts stay in mxfp4
-DYNAMIC = {  # unsloth's mixes since 2026, by the bits of the type that gave them their name: the least of their experts
+LEAST_OF_EXPERTS = {  # bits of the type that gave unsloth's mixes their name, which experts have since 2026, or more
     name: _of(bits, _source("ggml-common.h: bytes of a block of 256 numbers"))
     for name, bits in {"q2_K_XL": 2.625, "q3_K_XL": 3.4375, "q4_K_XL": 4.5, "q5_K_XL": 5.5, "q6_K_XL": 6.5625}.items()
 }
+DYNAMIC = {*LEAST_OF_EXPERTS, *UD}
 
 
 @cache

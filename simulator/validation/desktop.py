@@ -4,7 +4,7 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.format_names import ending
 from simulator.models.model import Model
-from simulator.models.number_formats import DYNAMIC, GGUF
+from simulator.models.number_formats import DYNAMIC, GGUF, UD, number_format
 from simulator.questions.words import whole
 from simulator.validation.measurements import Setup
 
@@ -30,10 +30,10 @@ def sized_format(weights: str, setup: Setup, model: Model) -> str:
     Publishers mix types as they like: files of one name differ by a fifth. Unsloth's of before `DYNAMIC_SINCE` do not
     tell experts from all else by their types.
     """
-    if weights not in GGUF or not setup.weights_bytes:
+    if weights not in (*GGUF, *UD) or not setup.weights_bytes:
         return weights
     bits = 8 * setup.weights_bytes / model.parameters
-    stored = f"{weights}@{bits:.3f}" if abs(bits / GGUF[weights].bits - 1) < FARTHEST else weights
+    stored = f"{weights}@{bits:.3f}" if abs(bits / number_format(weights).bits - 1) < FARTHEST else weights
     alike = weights in DYNAMIC and model.is_routed and "" < setup.date < DYNAMIC_SINCE
     return f"{stored}+{stored}" if alike else stored
 

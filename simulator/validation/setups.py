@@ -213,8 +213,8 @@ def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
         weights = model.weight_dtype
     weights = weights or model.weight_dtype
     named = {"fp8": recipe.fp8_dtype, "nvfp4": recipe.fp4_dtype, "int4": recipe.int4_dtype}
-    weights = named.get(weights, weights)
-    weights = weight_format(sized_format(named_format(weights), setup, model), model, engine)
+    weights = named_format(recipe.file_format(named.get(weights, weights)))
+    weights = weight_format(sized_format(weights, setup, model), model, engine)
     return weights, recipe.cache_dtype(setup.cache_dtype, weights, engine)
 
 

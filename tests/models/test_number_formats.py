@@ -67,7 +67,13 @@ ELSEWHERE = {  # as checkpoints, options and users write it
     **{"gptq-4bit-32g-actorder": "int4-g32", "w8a16": "int8-w8a16", "int8 (W8A16)": "int8-w8a16", "nf4": "bnb-nf4"},
     **{"W8A8 (FP8)": "fp8", "FP8 (W8A8)": "fp8", "e4m3": "fp8", "FP8-KV": "fp8", "mxfp8": "mxfp8", "fp4_e2m1": "nvfp4"},
     **{"fp8_per_token_head": "fp8", "int8_per_token_head": "int8", "int4_per_token_head": "int4"},
-    **{"NVFP4A16": "nvfp4a16", "MXFP4-Q8": "mxfp4+mlx-q8", "UD-Q4_K_XL": "q4_K_XL", "i1-IQ4_XS": "iq4_XS"},
+    **{
+        "NVFP4A16": "nvfp4a16",
+        "MXFP4-Q8": "mxfp4+mlx-q8",
+        "UD-Q4_K_XL": "q4_K_XL",
+        "UD-Q4_K_S": "ud-q4_K_S",
+        "i1-IQ4_XS": "iq4_XS",
+    },
     **{"gguf q8_0": "q8_0", "GGUF-Q4_K_M (4-bit)": "q4_K_M", "IQ4_XS - 4.25 bpw": "iq4_XS", "Q4_K": "q4_K_M"},
     **{"exl2 4.0bpw": "exl2@4.0", "4.5bpw-h6-exl2": "exl2@4.5", "MLX 4bit-DWQ": "mlx-q4", "mlx-bf16": "bf16"},
     **{"fp8_e4m3": "fp8", "FP8-dynamic": "fp8", "half": "fp16", "bfloat16": "bf16", "auto": "", "": ""},
@@ -245,6 +251,41 @@ def test_gpt_oss_as_f16_is_as_large_as_its_file() -> None:
     model = load_model("gpt-oss-20b")
     layout = Layout(weight_dtype="mxfp4+gguf_f16")
     assert layout.weight_bytes(model.weights(layout)) == pytest.approx(13.8e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "name"),
+    [
+        ("qwen3.5-122b-a10b", "UD-Q5_K_XL", "q5_K_XL@5.900+q8_0"),  # the usual bits are those of the experts
+        ("minimax-m2.5", "UD-Q3_K_S@3.275", "q3_K_S@3.182+q8_0"),
+        ("qwen3-30b-a3b", "UD-Q4_K_XL@4.639", "q4_K_XL@4.639"),  # of 2025: experts in q4_K leave too little for q8_0
+        ("qwen3-30b-a3b", "Q4_K_M@4.9", "q4_K_M@4.9"),  # not unsloth's
+        ("qwen3-30b-a3b", "q4_K_XL@4.6+q4_K_XL@4.6", "q4_K_XL@4.6+q4_K_XL@4.6"),
+        ("llama-3.1-8b", "UD-Q4_K_XL", "q4_K_XL"),
+        ("llama-3.1-8b", "UD-IQ4_XS@4.4", "iq4_XS@4.4"),
+        ("gpt-oss-20b", "UD-Q4_K_XL", "mxfp4+q4_K_XL"),
+    ],
+)
+def test_unsloths_mixes_are_those_of_the_routed_experts(model: str, text: str, name: str) -> None:
+    profile, engine = load_model(model), load_engine("llama.cpp")
+    assert weight_format(text, profile, engine) == name
+    assert weight_format(name, profile, engine) == name
+
+
+def test_a_mix_has_the_bytes_of_its_file() -> None:
+    """Nemotron-3-Super-120B-A12B in UD-Q4_K_XL, 78.02 GiB (kyuz0): up in q4_K, down in q5_1 have 5.25 bits a weight."""
+    model = load_model("nemotron-3-super-120b-a12b")
+    bits = 8 * 78.02 * 2**30 / model.parameters
+    layout = Layout(weight_dtype=weight_format(f"UD-Q4_K_XL@{bits}", model, load_engine("llama.cpp")))
+    assert layout.weight_bytes(model.weights(layout)) == pytest.approx(78.02 * 2**30, rel=1e-4)
+    assert number_format(layout.format_of("experts")).bits == pytest.approx(5.25, rel=0.03)
+    assert layout.format_of("mixer") == "q8_0"
+
+
+@pytest.mark.parametrize("name", ["q4_K_M+q8_0+q8_0", "fp8+q8_0", "q4_K_M+foo"])
+def test_experts_have_one_format_of_gguf_and_all_else_another(name: str) -> None:
+    with pytest.raises(ProfileError, match="number format"):
+        number_format(name)
 
 
 def test_experts_in_mxfp4_leave_all_else_to_blocks_of_fp8() -> None:

@@ -195,6 +195,10 @@ def test_files_state_their_bits():
     for size in ("30e9", ""):
         assert sized_format("q4_K_XL", setup(weights_bytes=size), model) == "q4_K_XL"
     assert number_format("q4_K_XL@5.5").bits == 5.5
+    routed = load_model("qwen3-30b-a3b")
+    for date, parts in (("2025-08-08", 2), ("2026-05-16", 1), ("", 1)):  # how many parts the file's name tells apart
+        dated = replace(setup(weights_bytes="17.7e9"), date=date)
+        assert sized_format("q4_K_XL", dated, routed) == "+".join(["q4_K_XL@4.638"] * parts)
     four = replace(setup(), model="Gemma3-4B-QAT-4bit")
     assert mlx_format(four, model) == "mlx-q4"
     assert mlx_format(setup(weights_bytes="14e9"), model) == model.dtype

@@ -291,6 +291,10 @@ class StrixHaloToolboxes(Recipe):
         long = self.setup.context_len and "Vulkan" not in self.setup.engine
         return {"micro_batch_tokens": LONG_UBATCH} if long else {}
 
+    def file_format(self, stated: str) -> str:
+        """Return ud-q3_K_S for q3_K_S: of MiniMax-M2.7 unsloth has that alone, in three files of 87 GB in all."""
+        return f"ud-{stated}" if stated == "q3_K_S" else stated
+
 
 class DgxSparkBenches(Recipe):
     """A run of ggml-org/llama.cpp benches/dgx-spark.md, whose logs of llama-batched-bench say `n_ubatch = 2048`."""

@@ -126,6 +126,10 @@ class Recipe:
         """What a row calls int4: GPTQ or AWQ, where the engine has no four bits of its own."""
         return "int4"
 
+    def file_format(self, stated: str) -> str:
+        """Return the format in the name of the file whose weights a row calls `stated`."""
+        return stated
+
     def cache_dtype(self, stated: str, weights: str, engine: Engine) -> str:
         """Return the number format of the KV cache: the stated one, or fp8 where a quantised checkpoint carries it.
 
