@@ -65,8 +65,9 @@ SPELLINGS = {  # of formats, as patterns that fit the whole name in small letter
     r"exl2-(\d+(?:\.\d+)?)-?bpw|(\d+(?:\.\d+)?)-?bpw(?:-h\d)?-exl2": r"exl2@\1\2",
 }
 # What stands around a name and tells who made the file, not how its numbers are stored: choices of types by unsloth
-# (where `number_formats.UD` has no name of its own) and mradermacher, distillation for MLX, bits per weight as llama.cpp prints them, releases of NVIDIA's and AMD's files,
-# the matrix of importance that a quantiser saw, rows that ik_llama.cpp interleaves.
+# (but for names in number_formats.UD) and mradermacher, distillation for MLX, bits per weight as llama.cpp prints them,
+# releases of NVIDIA's and AMD's files, the matrix of importance that a quantiser saw, rows that ik_llama.cpp
+# interleaves.
 AROUND = (
     r"(?:gguf-|ud-|i1-|qat-|mostly-|all-|smol-)*(?P<name>.+?)"
     r"(?:-dwq|-v\d|-preview|-gguf|-imat(?:rix)?|-qat|-mlx|-mlc|-r(?:4|8|16)|(?<!exl2)-[\d.]+-?bpw)*"
