@@ -118,8 +118,10 @@ def _dynamic(stored: str, model: Model) -> str:
     """
     base, at, _ = stored.removeprefix("ud-").partition("@")
     weights, rest = model.weights(), FORMATS["mxfp4_MoE"].rest
-    bits = number_format(stored).bits
-    if at:
+    bits = float(number_format(stored).bits)
+    if at:  # the file's, of which experts have what all else leaves
         others = weights.total - weights.experts
-        bits = (bits * weights.total - number_format(rest).bits * others) / weights.experts
-    return f"{base}@{bits:.3f}+{rest}" if bits >= LEAST_OF_EXPERTS.get(base, 0.0) else stored
+        bits = (bits * weights.total - float(number_format(rest).bits) * others) / weights.experts
+    if bits < LEAST_OF_EXPERTS.get(base, 0.0):
+        return stored
+    return f"{base}@{bits:.3f}+{rest}" if at else f"{base}+{rest}"

@@ -22,7 +22,7 @@ from simulator.engines.kernels import Kernels
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
-from simulator.models.number_formats import number_format
+from simulator.models.number_formats import number_format, type_name
 from simulator.models.operations import NOTHING, Array, Experts, Op
 
 NO_ENGINE = Kernels()
@@ -135,7 +135,7 @@ class DeviceKernels:
         if (by_clock := self.clocked_flops_per_s(peak, op)) < math.inf:
             return by_clock / self.hardware.peak_flops_per_s[peak]
         own = self.own_experts(op)
-        freely = op.format.partition("@")[0] in self.rules.unpacks_freely
+        freely = type_name(op.format) in self.rules.unpacks_freely
         return self.fitted.of_compute(peak, op, own.compute if own else None, freely=freely)
 
     def clocked_flops_per_s(self, peak: PeakName, op: Op) -> float:
@@ -143,7 +143,7 @@ class DeviceKernels:
         rule = self.rules.clocked_gemms
         if rule is None or not number_format(op.format).unpacked_for(peak) or self.own_experts(op):
             return math.inf
-        return rule.flops_per_s(self.hardware, op.format.partition("@")[0])
+        return rule.flops_per_s(self.hardware, type_name(op.format))
 
     def apart_s(self, op: Op, tokens: Array, peak: PeakName) -> Array:
         """Return the seconds in which experts start one after the other (KernelRules.experts_apart_from_tokens).
@@ -162,7 +162,7 @@ class DeviceKernels:
 
     def unpacks_fast(self, stored: str) -> bool:
         """Tell whether vector kernels unpack a format faster than most (KernelRules.fast_vectors)."""
-        return stored.partition("@")[0] in self.rules.fast_vectors
+        return type_name(stored) in self.rules.fast_vectors
 
     def packed_share(self, peak: PeakName, op: Op) -> float:
         """Return the factor on the bandwidth fraction at which weights are read that are multiplied in a type."""

@@ -215,6 +215,15 @@ def number_format(name: str) -> NumberFormat:
     return replace(stored, bits=_of(float(bits), _source("given with the name of the format", "", "given")))
 
 
+def type_name(name: str) -> str:
+    """Return the name of a format without the bits of one file, and of experts alone where all else has another.
+
+    >>> type_name("q4_K_M@4.9"), type_name("mxfp4+q8_0"), type_name("q4_K_XL@5.1+q8_0"), type_name("fp8")
+    ('q4_K_M', 'mxfp4', 'q4_K_XL', 'fp8')
+    """
+    return re.split(r"[@+]", name, maxsplit=1)[0]
+
+
 def _affine(name: str, bits: int, group: int) -> NumberFormat:
     """Return MLX's affine quantisation: bits + (16 + 16) / group (`mlx.core.quantize`: mode affine)."""
     if bits not in MLX_BITS or group not in MLX_GROUPS:

@@ -13,7 +13,7 @@ from simulator.engines.fitted_multipliers import UNITY
 from simulator.engines.norm_kernels import NormKernels
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
-from simulator.models.number_formats import number_format
+from simulator.models.number_formats import number_format, type_name
 from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op
 from simulator.profile import Figure, Profile
@@ -220,7 +220,7 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
     prompts = [op for op in part.ops if op.rate == "prefill_attention"]
     strided = any(kernels.reread_flops_per_s(op) < math.inf for op in prompts)
     clocks = rules.clocked_gemms.own if rules.clocked_gemms else ()
-    clocked = {rule_of(clocks, hardware, op.format.partition("@")[0]) for op in gemms}
+    clocked = {rule_of(clocks, hardware, type_name(op.format)) for op in gemms}
     return {
         **{f"clocked_gemms.own.{at}": each not in clocked for at, each in enumerate(clocks)},
         **dict.fromkeys(("strided_cache", "reread"), not strided),

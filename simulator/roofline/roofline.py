@@ -9,7 +9,7 @@ from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import require
-from simulator.models.number_formats import number_format
+from simulator.models.number_formats import number_format, type_name
 from simulator.models.operations import Array, Counts, Op, pairs
 from simulator.profile import Figure
 from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, elementwise_bytes_per_s
@@ -74,7 +74,7 @@ class Rates:
     def peaks(self, stored: str) -> tuple[str, dict[PeakName, Figure]]:
         """Return the unit that multiplies a format, as a field of Hardware, and its peaks in FLOP/s."""
         rules = self.kernels.rules
-        vector = rules.vector_only and stored.partition("@")[0] not in rules.amx
+        vector = rules.vector_only and type_name(stored) not in rules.amx
         if vector and self.hardware.vector_flops_per_s:
             return "vector_flops_per_s", self.hardware.vector_flops_per_s
         return "peak_flops_per_s", self.hardware.peak_flops_per_s

@@ -97,7 +97,7 @@ def test_experts_start_in_as_many_launches_as_an_engine_counts():
 def test_vector_units_unpack_formats_without_superblocks_faster(build):
     """Over HIP: 0.26 of 29.7 TFLOP/s, files of other bits too; K-quants as fitted."""
     kernels = load_engine(f"llama.cpp-{build}").kernels_on(HALO)
-    for stored in ("q8_0", "q4_0@4.54", "q8_K_XL@9.1", "mxfp4"):
+    for stored in ("q8_0", "q4_0@4.54", "q8_K_XL@9.1", "mxfp4", "mxfp4+q4_K_M", "iq4_XS@4.4+q8_0"):
         assert kernels.vector_share(stored) == 0.26
     assert kernels.vector_share("q4_K_M@4.9") == kernels.fitted.vector
     one = Rates(kernels).cost(product("q8_0"), Counts(1.0, 1.0))
