@@ -122,6 +122,6 @@ def _dynamic(stored: str, model: Model) -> str:
     if at:  # the file's, of which experts have what all else leaves
         others = weights.total - weights.experts
         bits = (bits * weights.total - float(number_format(rest).bits) * others) / weights.experts
-    if bits < LEAST_OF_EXPERTS.get(base, 0.0):
-        return stored
+    if bits < LEAST_OF_EXPERTS.get(base, 1.0):
+        return stored.removeprefix("ud-")
     return f"{base}@{bits:.3f}+{rest}" if at else f"{base}+{rest}"

@@ -264,6 +264,7 @@ def test_gpt_oss_as_f16_is_as_large_as_its_file() -> None:
         ("llama-3.1-8b", "UD-Q4_K_XL", "q4_K_XL"),
         ("llama-3.1-8b", "UD-IQ4_XS@4.4", "iq4_XS@4.4"),
         ("gpt-oss-20b", "UD-Q4_K_XL", "mxfp4+q4_K_XL"),
+        ("minimax-m2.5", "UD-IQ1_S@1.1", "iq1_S@1.1"),  # less than q8_0 takes alone
     ],
 )
 def test_unsloths_mixes_are_those_of_the_routed_experts(model: str, text: str, name: str) -> None:
