@@ -14,7 +14,7 @@ from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
 from simulator.errors import NotModelledError
 from simulator.models.model import Model, load_model
-from simulator.models.number_formats import number_format
+from simulator.models.number_formats import GGUF, number_format, type_name
 
 Words = list[str]
 Flag = Callable[[Any, Deployment], Words | None]  # from a setting's value to its words; None: there are none for it
@@ -233,7 +233,9 @@ def _llama_cpp(deployment: Deployment) -> Words:
         "-ctk": _cache(deployment, GGUF_CACHES),
         "-ctv": _cache(deployment, GGUF_CACHES),
     }
-    return ["llama-server", "-m", f"{deployment.model.id}-{stored.upper()}.gguf", *_given(flags)]
+    whose = "UD-" if stored.endswith("+q8_0") and type_name(stored) in GGUF else ""  # unsloth's
+    named = type_name(stored) if whose else stored
+    return ["llama-server", "-m", f"{deployment.model.id}-{whose}{named.upper()}.gguf", *_given(flags)]
 
 
 def _mlx(deployment: Deployment) -> Words:

@@ -102,6 +102,11 @@ def test_llama_server_gets_the_context_of_all_slots():
     assert "-fa on" in found
 
 
+def test_a_mix_of_unsloths_has_its_files_name():
+    found = command("qwen3.5-35b-a3b", "strix-halo", "llama.cpp", dtypes=("UD-Q4_K_XL@5.1", ""))
+    assert found.startswith("llama-server -m qwen3.5-35b-a3b-UD-Q4_K_XL.gguf ")
+
+
 def test_mlx_and_ollama():
     found = command("llama-3.1-8b", "m2-ultra", "mlx-lm", dtypes=("mlx-q4", ""))
     assert found == "mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit"
