@@ -103,7 +103,7 @@ def test_llama_server_gets_the_context_of_all_slots():
 
 
 def test_a_mix_of_unsloths_has_its_files_name():
-    found = command("qwen3.5-35b-a3b", "strix-halo", "llama.cpp", dtypes=("UD-Q4_K_XL@5.1", ""))
+    found = command("qwen3.5-35b-a3b", "strix-halo", "llama.cpp", dtypes=("q4_K_XL@4.9+q8_0", ""))
     assert found.startswith("llama-server -m qwen3.5-35b-a3b-UD-Q4_K_XL.gguf ")
 
 
