@@ -310,7 +310,7 @@ class Deployment:
             ops = with_every_expert(ops) if self.engine.every_expert else ops
             ops = tuple(self.kernels.padded(op) for op in ops)
             ops = ops_of_model(ops, self.kernels, self.model, self.layout)
-            ops = tuple(absorbed(ops)) if self.engine.absorbs_prompts else ops
+            ops = tuple(absorbed(ops, self.engine, self.kernels))
         ops = (*ops, *adapters(ops)) if self.engine.adapters else ops
         if self.light or self.settings.flashinfer_sampler or not self.settings.sorted_sampling:
             return ops

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from simulator.engines.device_kernels import DeviceKernels
+from simulator.engines.engine import Engine
 from simulator.engines.kernel_rules import KernelRules
 from simulator.engines.model_kernels import QuantisedInputs
 from simulator.models.blocks import NORMS
@@ -12,6 +13,7 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Op
+from simulator.roofline.decode_attention import updates_states
 
 ACTIVATION, OUTPUT = "activation", "output projection"
 QUANTISING = "quantisation of inputs"
@@ -79,18 +81,21 @@ def _written_by(op: Op, before: list[Op]) -> int | None:
     return next((at for at in range(len(before) - 1, -1, -1) if before[at].name == NORMS), None)
 
 
-def absorbed(ops: Iterable[Op]) -> Iterator[Op]:
+def absorbed(ops: tuple[Op, ...], engine: Engine, kernels: DeviceKernels) -> Iterator[Op]:
     """Yield the ops, latent attention of prompts with the FLOPs per pair that decoding has per cached token.
 
     The up-projections of keys and values are multiplied with queries and outputs instead: heads are as wide as a latent
-    vector. Attention to tokens that an indexer chose is so already.
+    vector. Attention to tokens that an indexer chose is so already. All prompts of an engine, or those behind a cached
+    prefix (KernelRules.split_decode): templates of chats and what tokenisers put first are one, so all are where
+    prefixes are cached. Of states of a recurrence so short a prefix is not kept.
     """
-    of_token = 0.0
+    cached = engine.prefix_caching and not any(updates_states(op) for op in ops)
+    of_token, heads = 0.0, 0.0
     for op in ops:
-        if op.latent_heads:
-            of_token = float(op.flops.decode_reads)
+        if op.latent_heads and (engine.absorbs_prompts or (cached and kernels.absorbs_prompts(op))):
+            of_token, heads = float(op.flops.decode_reads), op.latent_heads
         if op.rate == "prefill_attention" and of_token and op.flops.prefill_pairs:
-            yield replace(op, flops=Counts(prefill_pairs=of_token))
+            yield replace(op, flops=Counts(prefill_pairs=of_token), latent_heads=heads)
             of_token = 0.0
         else:
             yield op

@@ -1,6 +1,7 @@
 """What an engine's kernels do with an op on one device, and what they reach there."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -242,6 +243,24 @@ class DeviceKernels:
         """Return the FLOP/s of attention of prompts at which caches serve its K and V (KernelRules.strided_cache)."""
         strided = self.rules.strided_cache
         return float(self.fitted.reread) * strided.flops_per_s(self.hardware, op) if strided else math.inf
+
+    def reads_lengths(self, ops: Iterable[Op]) -> bool:
+        """Tell whether what attends to prompts reads lengths back from the device (KernelRules.reads_lengths)."""
+        rule, split = self.rules.reads_lengths, self.rules.split_decode
+        attending = [op for op in ops if op.rate == "decode_attention" and op.attending_heads]
+        in_triton = [op for op in attending if split and split.holds(self.hardware, op)]
+        return bool(rule and rule.covers(self.hardware)) and len(in_triton) < len(attending)
+
+    def absorbs_prompts(self, op: Op) -> bool:
+        """Tell whether prompts behind a cached prefix attend to latent vectors, by decode attention of the layer."""
+        split = self.rules.split_decode
+        return bool(split and split.latent_prompts and op.latent_heads and split.holds(self.hardware, op))
+
+    def latent_flops_per_s(self, op: Op) -> float:
+        """Return the FLOP/s of attention of prompts at which its kernel loads latent vectors; none of others."""
+        if not op.latent_heads or not self.absorbs_prompts(op):
+            return math.inf
+        return self.rules.split_decode.latent_prompts.flops_per_s(self.hardware.multiprocessors)  # type: ignore[union-attr,arg-type]
 
     def gemm_call(self, op: Op) -> GemmCall | None:
         """Return what a library's Python does for a dense GEMM before its launch; None where an operator launches."""

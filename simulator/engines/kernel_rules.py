@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from simulator.engines.clocked_gemms import ClockedGemms
-from simulator.engines.conditions import FormatName, KindName, OfFormats
+from simulator.engines.conditions import FormatName, KindName, OfFormats, OnDevices
 from simulator.engines.decode_tile import DecodeTile
 from simulator.engines.dense_gemms import DenseMarlin, GemmCall, GemmTiles
 from simulator.engines.empty_blocks import EmptyBlocks
@@ -259,6 +259,11 @@ class KernelRules(Strict):
     )
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
+    )
+    reads_lengths: OnDevices | None = Field(
+        None,
+        description="devices on which what plans attention of prompts, but in Triton, reads lengths back, so that the"
+        " host launches a step with prompts after the one before has ended; none: it launches it ahead",
     )
     wave_decode: WaveDecode | None = Field(
         None, description="decode attention is TensorRT-LLM's for Blackwell: a wave of blocks, by its longest sequence"

@@ -13,6 +13,28 @@ from simulator.models.operations import Array, Counts, Op
 from simulator.profile import BytesPerS, Number, Positive, Strict
 
 
+class LatentPrompts(Strict):
+    """Latent attention of prompts in Triton's kernel: `rows` queries of a head load each latent vector from caches.
+
+    As keys and again as values, one load after the other, so that a multiprocessor multiplies no more than `rows` of
+    them with what it loads, `bytes_per_s`.
+    """
+
+    rows: Positive
+    bytes_per_s: BytesPerS
+
+    def flops_per_s(self, multiprocessors: float) -> float:
+        """Return the FLOP/s at which tiles are loaded: two for each row and number, of two bytes.
+
+        >>> from simulator.engines.engine import load_engine
+        >>> from simulator.hardware.hardware import load_hardware
+        >>> triton = load_engine("sglang").kernels_on(load_hardware("h100-sxm")).rules.split_decode
+        >>> f"{triton.latent_prompts.flops_per_s(132) / 1e12:.0f} TFLOP/s"
+        '80 TFLOP/s'
+        """
+        return float(multiprocessors * self.rows * self.bytes_per_s)
+
+
 class SplitDecode(Strict):
     """Flash decoding in Triton: a block of threads waits for each tile of a part of a sequence's cache.
 
@@ -21,7 +43,8 @@ class SplitDecode(Strict):
     Where it is asked for, prompts run in Triton, too, at the rate `prefill` of a family of devices; on others theirs is
     not known, and is taken to be the device's own. `other_latent_heads`: of a rank, whose latent attention has a kernel
     of its own; `other_widths`: of heads in layers without a window, likewise. `models`: whose attention runs in it by
-    default, all of it, as if it were asked for.
+    default, all of it, as if it were asked for. `latent_prompts`: prompts attend to latent vectors as decodes do where
+    any of a step has a cached prefix; none: they attend to keys and values.
     """
 
     parts: Positive  # of the cache of one sequence, at most
@@ -33,6 +56,7 @@ class SplitDecode(Strict):
     other_latent_heads: tuple[int, ...] = ()
     other_widths: tuple[int, ...] = ()
     latent_copies: Number | None = None  # kernels that put queries together, and latent vectors, for latent attention
+    latent_prompts: LatentPrompts | None = None
     everywhere: bool = False
     models: OfModels | None = None
     prefill: dict[str, PrefillAttention] = {}

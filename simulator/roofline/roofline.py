@@ -149,7 +149,8 @@ class Rates:
         compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         flops_per_s = self.kernels.vector_attention_flops_per_s(op) or compute * self.peak(op.format)[1]
-        waits = max(1.0, flops_per_s / self.kernels.reread_flops_per_s(op))
+        loaded_per_s = min(self.kernels.reread_flops_per_s(op), self.kernels.latent_flops_per_s(op))
+        waits = max(1.0, flops_per_s / loaded_per_s)
         flops = waits * counts.dot(op.flops) + of_pair * counts.prefill_tokens * half_tokens / 2
         compute_s = self.kernels.head_padding(op) * flops / flops_per_s
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s

@@ -39,6 +39,7 @@ class SchedulerLimits(NamedTuple):
     admit_full_prompt: bool  # admit a request only if its whole prompt fits in free blocks
     async_scheduling: bool = False  # a step is decided while the one before runs, so it misses the arrivals in between
     launches_ahead: bool = False  # the host launches a step while the one before runs
+    prompts_wait: bool = False  # but one with prompts after it
     window: int = 0  # tokens of the window or chunk that local layers attend to; 0: none
     chunked: bool = False  # it is a chunk: it begins anew after so many tokens
     full_groups: int = 1  # KV-cache groups of layers that cache every token

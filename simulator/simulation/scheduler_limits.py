@@ -37,6 +37,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         admit_full_prompt=engine.admit_full_prompt,
         async_scheduling=deployment.async_scheduling and policy in (CONTINUOUS, PROMPTS_FIRST),
         launches_ahead=deployment.async_scheduling and engine.launches_ahead and deployment.layout.pp == 1,
+        prompts_wait=deployment.kernels.reads_lengths(deployment.ops),
         scheduler_recv_interval=engine.scheduler_recv_interval,
         window=span.tokens if span else 0,
         chunked=span.chunked if span else False,

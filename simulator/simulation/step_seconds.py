@@ -21,6 +21,7 @@ def step_seconds(s: State, table: StepTable) -> tuple[float, float]:
     alone_s = seconds = max(device_s, launch_s - book.ahead_s)
     if book.prompt_tokens > 0:
         device_s, launch_s = _launched_prompts(s, table, decoded, worked_s)
+        book.ahead_s = 0.0 if s.limits.prompts_wait else book.ahead_s
         seconds = max(device_s, launch_s - book.ahead_s)
     if s.limits.launches_ahead:
         book.ahead_s = min(seconds, seconds + book.ahead_s - launch_s)

@@ -91,6 +91,24 @@ def test_an_engine_that_decides_a_step_ahead_launches_it_ahead(engine, layout, g
     assert limits(found).launches_ahead is ahead
 
 
+@pytest.mark.parametrize(
+    ("model", "device", "given", "waits"),
+    [
+        ("llama-3.1-8b", "mi300x", (), True),  # AITER slices by a number on the device
+        ("llama-3.1-8b", "rtx-4090", (), True),  # FlashInfer's plan() copies lengths to the host
+        ("llama-3.1-8b", "rtx-4090", ("attention_backend=triton",), False),
+        ("glm-4.7-flash", "a100-sxm-80", (), False),  # latent attention runs in Triton
+        ("gemma-4-31b", "mi300x", (), False),  # as all of Gemma 4's there
+        ("llama-3.1-8b", "h100-sxm", (), False),
+        ("llama-3.1-8b", "b200-sxm", (), False),
+    ],
+)
+@pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])
+def test_prompts_wait_for_the_device_where_their_lengths_are_read_back(engine, model, device, given, waits):
+    found = deploy(model, device, engine, settings=Settings(changes=given))
+    assert limits(found, assume_fits=True).prompts_wait is waits
+
+
 @pytest.mark.parametrize(("device", "weights", "call_s"), [("b200-sxm", "fp8", 77e-6), ("b200-sxm", "nvfp4", 65e-6)])
 def test_flashinfer_chooses_a_kernel_for_each_dense_gemm_in_python(device: str, weights: str, call_s: float):
     """Four GEMMs in each of 32 layers, where no graph holds them; the logits, in 16 bits, are torch's."""

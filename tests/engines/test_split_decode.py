@@ -232,3 +232,37 @@ def test_who_asks_for_the_hip_kernel_of_vllm_has_it_before_0_19_and_latent_atten
     assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14").step_table().lone_s[0] > 0
     assert deploy("llama-3.1-8b", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] == 0
     assert deploy("deepseek-v2-lite", "mi300x", "vllm-0.14", settings=asked).step_table().lone_s[0] > 0
+
+
+def prompts_of(model: str, hardware: str, *changes: str) -> tuple[float, float]:
+    """FLOPs of a causal pair in all layers' attention of prompts, and its seconds for 8,192 tokens."""
+    made = deploy(model, hardware, "sglang", None, Settings(changes=changes))
+    prompt = Counts(1.0, 8192.0, 1.0, prefill_tokens=8192.0, prefill_pairs=8192 * 8193 / 2)
+    model_of = made.step_model()
+    attention = next(op for op in model_of.ops if op.rate == "prefill_attention")
+    return float(attention.flops.prefill_pairs), float(model_of.once(attention, prompt))
+
+
+def test_prompts_behind_a_cached_prefix_attend_to_latent_vectors_in_triton():
+    """GLM-4.7-Flash: 20 heads, keys of 256 and values of 256, latent vectors of 512 and 64 (handle_attention_triton)."""
+    of_keys, of_latents = 2.0 * 20 * (256 + 256), 2.0 * 20 * (2 * 512 + 64)
+    triton = "attention_backend=triton"
+    assert prompts_of("glm-4.7-flash", "b200-sxm", triton)[0] == of_latents
+    assert prompts_of("glm-4.7-flash", "a100-sxm-80")[0] == of_latents
+    for hardware, changes in (("b200-sxm", (triton, "prefix_caching=false")), ("h100-sxm", ())):
+        assert prompts_of("glm-4.7-flash", hardware, *changes)[0] == of_keys
+
+
+def test_a_tile_of_32_queries_loads_latent_vectors_at_19_gb_s_a_multiprocessor():
+    """Pairs x 2 FLOPs a number x 1,088 numbers x 20 heads over 148 multiprocessors x 32 rows x 19 GB/s."""
+    of_pair, taken_s = prompts_of("glm-4.7-flash", "b200-sxm", "attention_backend=triton")
+    loaded_s = of_pair * 8192 * 8193 / 2 / (148 * 32 * 19e9)
+    assert taken_s == pytest.approx(loaded_s, rel=0.03)  # and what short prompts lack
+    assert taken_s > loaded_s
+
+
+def test_states_of_a_recurrence_are_not_kept_for_so_short_a_prefix():
+    """Kimi-Linear on Instinct has 8 heads a rank, whose latent attention is Triton's."""
+    made = deploy("kimi-linear-48b-a3b", "mi300x", "sglang", Layout(tp=4))
+    latent = [op for op in made.step_model().ops if op.rate == "prefill_attention" and op.flops.prefill_pairs]
+    assert latent and not any(op.latent_heads for op in latent)

@@ -124,6 +124,7 @@ class OracleLimits:
     num_scheduler_steps: int = 1  # Y
     async_scheduling: bool = False
     launches_ahead: bool = False  # N
+    prompts_wait: bool = False  # N
     scheduler_recv_interval: int = 1
     window: int = 0
     chunked: bool = False
@@ -616,6 +617,8 @@ def begin_step(engine: OracleEngine, plan: Plan, start_s: float, seconds: Second
     batch.decodes = tuple(request.decodes for request, _ in plan)
     batch.loaded_tokens = engine.loaded_tokens
     batch.window, batch.chunked = engine.limits.window, engine.limits.chunked
+    if engine.limits.prompts_wait and not all(batch.decodes):
+        engine.ahead_s = 0.0
     batch.at_once, batch.ahead_s = engine.limits.num_scheduler_steps, engine.ahead_s
     takes_s = seconds(batch)
     if engine.limits.launches_ahead:

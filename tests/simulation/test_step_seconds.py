@@ -64,6 +64,27 @@ def test_the_host_launches_a_step_while_the_one_before_runs():
     assert found == {False: [3.0, 5.0, 5.0], True: [3.0, 2.0, 5.0]}
 
 
+def test_a_step_with_prompts_is_launched_when_it_begins_where_it_waits_for_the_device():
+    """Decodes of 3 s, a prompt that the host launches in 5 s while devices work for 6, and decodes launched in 2 s."""
+    table = StepTable(
+        np.array([0.0, 3.0, 6.0]),
+        np.zeros(4),
+        np.zeros(5),
+        prompts=HostLaunch(least_s=5.0),
+        decode_launch_s=np.full(3, 4.0),
+    )
+    found = {}
+    for wait in (False, True):
+        limits = LIMITS._replace(draft_tokens=0, launches_ahead=True, prompts_wait=wait)
+        s = opening(limits, Requests(np.zeros(1), *np.ones((2, 1), int)))
+        book = s.book[0]
+        book.shown_s, book.decoding, book.decode_now, book.scheduled, book.ahead_s = 1.0, 1, 1, 1, 1.0
+        book.prompt_tokens, book.scheduled = 1, 2
+        step_seconds(s, table)
+        found[wait] = float(book.ahead_s)
+    assert found == {False: 2.0, True: 1.0}
+
+
 def test_beyond_a_table_steps_rise_as_its_upper_half_does():
     """From 4 to 16 in two rows."""
     assert slope(np.array([0.0, 1.0, 4.0, 9.0, 16.0])) == 6.0

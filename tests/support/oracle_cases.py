@@ -157,6 +157,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         num_scheduler_steps=rules.num_scheduler_steps,
         async_scheduling=rules.async_scheduling,
         launches_ahead=rules.launches_ahead,
+        prompts_wait=rules.prompts_wait,
         scheduler_recv_interval=rules.scheduler_recv_interval,
         turnaround_s=rules.turnaround_s,
         stream_s=rules.stream_s,
@@ -274,6 +275,7 @@ def cases(
         stream_s=draw(st.sampled_from([0.0, 0.0, 0.0002, 0.002])),
         first_call_s=draw(st.sampled_from([0.0, 0.0, 0.05])),
         launches_ahead=rules.get("async_scheduling", False) and draw(st.booleans()),
+        prompts_wait=draw(st.booleans()),
         **rules,
     )
     alone = OracleEngine(limits).blocks_for(longest + drafts)
