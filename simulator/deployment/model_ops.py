@@ -13,7 +13,6 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Op
-from simulator.roofline.decode_attention import updates_states
 
 ACTIVATION, OUTPUT = "activation", "output projection"
 QUANTISING = "quantisation of inputs"
@@ -89,7 +88,7 @@ def absorbed(ops: tuple[Op, ...], engine: Engine, kernels: DeviceKernels) -> Ite
     prefix (KernelRules.split_decode): templates of chats and what tokenisers put first are one, so all are where
     prefixes are cached. Of states of a recurrence so short a prefix is not kept.
     """
-    cached = engine.prefix_caching and not any(updates_states(op) for op in ops)
+    cached = engine.prefix_caching and not any(op.updates_states for op in ops)
     of_token, heads = 0.0, 0.0
     for op in ops:
         if op.latent_heads and (engine.absorbs_prompts or (cached and kernels.absorbs_prompts(op))):

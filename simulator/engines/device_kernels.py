@@ -245,8 +245,11 @@ class DeviceKernels:
         return float(self.fitted.reread) * strided.flops_per_s(self.hardware, op) if strided else math.inf
 
     def reads_lengths(self, ops: Iterable[Op]) -> bool:
-        """Tell whether what attends to prompts reads lengths back from the device (KernelRules.reads_lengths)."""
+        """Tell whether prompts read lengths back from the device (KernelRules.reads_lengths, `scans_wait`)."""
         rule, split = self.rules.reads_lengths, self.rules.split_decode
+        ops = tuple(ops)
+        if self.rules.scans_wait and any(op.updates_states for op in ops):
+            return True
         attending = [op for op in ops if op.rate == "decode_attention" and op.attending_heads]
         in_triton = [op for op in attending if split and split.holds(self.hardware, op)]
         return bool(rule and rule.covers(self.hardware)) and len(in_triton) < len(attending)

@@ -265,6 +265,10 @@ class KernelRules(Strict):
         description="devices on which what plans attention of prompts, but in Triton, reads lengths back, so that the"
         " host launches a step with prompts after the one before has ended; none: it launches it ahead",
     )
+    scans_wait: bool = Field(
+        False,
+        description="scans of recurrent layers read lengths of prompts back from the device, with the same effect",
+    )
     wave_decode: WaveDecode | None = Field(
         None, description="decode attention is TensorRT-LLM's for Blackwell: a wave of blocks, by its longest sequence"
     )

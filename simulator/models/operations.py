@@ -279,6 +279,11 @@ class Op:
         """Query heads x a rank's share of the batch, whether they read the cache together or not; 0: no attention."""
         return self.heads or self.latent_heads
 
+    @property
+    def updates_states(self) -> bool:
+        """Whether it moves the states of a recurrence: as many bytes a sequence, whatever its length."""
+        return self.rate == "decode_attention" and bool(self.cache_bytes.logits)
+
     def of_one_rank(self, ranks: int) -> "Op":
         """Return this op for an even 1/`ranks` share of the batch, with all its weights (data-parallel attention)."""
         return replace(

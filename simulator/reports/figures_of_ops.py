@@ -18,7 +18,6 @@ from simulator.models.op_builders import SCAN
 from simulator.models.operations import Op
 from simulator.profile import Figure, Profile
 from simulator.roofline.collectives import LINKED
-from simulator.roofline.decode_attention import updates_states
 from simulator.roofline.roofline import Rates
 from simulator.roofline.weight_only import vector_rows
 
@@ -176,7 +175,7 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "compute": bool(gemms) and len(clocked) == len(gemms),
         "split_decode": not any(rates.decoding.split(op) for op in ops),
         **_idle_parts(part),
-        "state_start_s": not any(updates_states(op) for op in ops),
+        "state_start_s": not any(op.updates_states for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op) for op in gemms),
         "sparse_heads": not any(kernels.head_padding(op) > 1.0 for op in ops),
         "chunked_decode": not any(rates.decoding.chunked(op) for op in ops),

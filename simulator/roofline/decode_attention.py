@@ -33,11 +33,6 @@ class DecodeSeconds(NamedTuple):
     launch_s: float
 
 
-def updates_states(op: Op) -> bool:
-    """Tell whether an op moves the states of a recurrence: as many bytes a sequence, whatever its length."""
-    return op.rate == "decode_attention" and bool(op.cache_bytes.logits)
-
-
 class DecodeAttentionRates:
     """Decode attention of an engine's kernels on a device.
 
@@ -79,7 +74,7 @@ class DecodeAttentionRates:
             memory_s = np.maximum(memory_s, kernel.seconds(self.hardware, op, counts)) if kernel else memory_s
         if empty := self.empty(op):
             memory_s = np.maximum(memory_s, empty.seconds(op, counts, self.context_tokens))
-        own_s = self.kernels.rules.state_start_s if updates_states(op) else None
+        own_s = self.kernels.rules.state_start_s if op.updates_states else None
         start_s = (rates.launch_s if own_s is None else own_s) + self._copied_s(op)  # type: ignore[union-attr]
         return DecodeSeconds(compute_s, memory_s, start_s * self.kernels.fitted.launch)
 
@@ -102,7 +97,7 @@ class DecodeAttentionRates:
     def empty(self, op: Op) -> EmptyBlocks | None:
         """Return what attention launches behind the ends of sequences; None where an op has no such blocks."""
         empty = self.kernels.rules.empty_blocks
-        runs = empty and empty.holds(self.hardware, op) and not (updates_states(op) or self.split(op))
+        runs = empty and empty.holds(self.hardware, op) and not (op.updates_states or self.split(op))
         return empty if runs else None
 
     def chunked(self, op: Op) -> ChunkedDecode | None:

@@ -101,6 +101,7 @@ def test_an_engine_that_decides_a_step_ahead_launches_it_ahead(engine, layout, g
         ("gemma-4-31b", "mi300x", (), False),  # as all of Gemma 4's there
         ("llama-3.1-8b", "h100-sxm", (), False),
         ("llama-3.1-8b", "b200-sxm", (), False),
+        ("qwen3-coder-next", "b200-sxm", (), True),  # scans list the chunks of prompts on the host
     ],
 )
 @pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10", "sglang-0.5.15"])

@@ -244,7 +244,7 @@ def prompts_of(model: str, hardware: str, *changes: str) -> tuple[float, float]:
 
 
 def test_prompts_behind_a_cached_prefix_attend_to_latent_vectors_in_triton():
-    """GLM-4.7-Flash: 20 heads, keys of 256 and values of 256, latent vectors of 512 and 64 (handle_attention_triton)."""
+    """GLM-4.7-Flash: 20 heads, keys and values of 256 each, latent vectors of 512 and 64 (handle_attention_triton)."""
     of_keys, of_latents = 2.0 * 20 * (256 + 256), 2.0 * 20 * (2 * 512 + 64)
     triton = "attention_backend=triton"
     assert prompts_of("glm-4.7-flash", "b200-sxm", triton)[0] == of_latents
