@@ -110,6 +110,13 @@ def test_prompts_wait_for_the_device_where_their_lengths_are_read_back(engine, m
     assert limits(found, assume_fits=True).prompts_wait is waits
 
 
+@pytest.mark.parametrize(("engine", "waits"), [("vllm-0.14", True), ("vllm-0.19", False)])
+def test_scans_of_vllm_waited_until_lengths_were_taken_from_the_host(engine, waits):
+    """Pull request 38361 (2026-03)."""
+    found = deploy("qwen3-coder-next", "b200-sxm", engine)
+    assert limits(found, assume_fits=True).prompts_wait is waits
+
+
 @pytest.mark.parametrize(("device", "weights", "call_s"), [("b200-sxm", "fp8", 77e-6), ("b200-sxm", "nvfp4", 65e-6)])
 def test_flashinfer_chooses_a_kernel_for_each_dense_gemm_in_python(device: str, weights: str, call_s: float):
     """Four GEMMs in each of 32 layers, where no graph holds them; the logits, in 16 bits, are torch's."""
