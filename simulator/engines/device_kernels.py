@@ -250,9 +250,10 @@ class DeviceKernels:
         ops = tuple(ops)
         if self.rules.scans_wait and any(op.updates_states for op in ops):
             return True
-        attending = [op for op in ops if op.rate == "decode_attention" and op.attending_heads]
-        in_triton = [op for op in attending if split and split.holds(self.hardware, op)]
-        return bool(rule and rule.covers(self.hardware)) and len(in_triton) < len(attending)
+        if rule is None or not rule.covers(self.hardware):
+            return False
+        planned = (op for op in ops if op.heads or (op.latent_heads and rule.latent))
+        return any(not (split and split.holds(self.hardware, op)) for op in planned if op.rate == "decode_attention")
 
     def absorbs_prompts(self, op: Op) -> bool:
         """Tell whether prompts behind a cached prefix attend to latent vectors, by decode attention of the layer."""

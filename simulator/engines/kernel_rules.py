@@ -88,6 +88,12 @@ class ExpertPadding(OfFormats):
     intermediate: Annotated[int, Field(ge=1)]
 
 
+class ReadLengths(OnDevices):
+    """Devices on which what plans attention of prompts reads their lengths back; not `latent` attention's, if false."""
+
+    latent: bool = True
+
+
 class KernelRules(Strict):
     """Which kernels an engine launches on some devices, and what they do beside the least work.
 
@@ -260,7 +266,7 @@ class KernelRules(Strict):
     split_decode: SplitDecode | None = Field(
         None, description="decode attention in Triton, where the engine has no other or is told to run it"
     )
-    reads_lengths: OnDevices | None = Field(
+    reads_lengths: ReadLengths | None = Field(
         None,
         description="devices on which what plans attention of prompts, but in Triton, reads lengths back, so that the"
         " host launches a step with prompts after the one before has ended; none: it launches it ahead",

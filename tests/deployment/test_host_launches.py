@@ -110,6 +110,14 @@ def test_prompts_wait_for_the_device_where_their_lengths_are_read_back(engine, m
     assert limits(found, assume_fits=True).prompts_wait is waits
 
 
+@pytest.mark.parametrize(
+    ("engine", "waits"), [("sglang-0.5", True), ("sglang-0.5.10", False), ("sglang-0.5.15", False)]
+)
+def test_aiters_latent_attention_has_lengths_on_the_host_from_0_5_10_on(engine, waits):
+    found = deploy("deepseek-v3", "mi300x", engine, Layout(tp=8))
+    assert limits(found, assume_fits=True).prompts_wait is waits
+
+
 @pytest.mark.parametrize(("engine", "waits"), [("vllm-0.14", True), ("vllm-0.19", False)])
 def test_scans_of_vllm_waited_until_lengths_were_taken_from_the_host(engine, waits):
     """Pull request 38361 (2026-03)."""
