@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.models.operations import Array, Experts
+from simulator.models.operations import RANK_SPREAD, Array, Experts
 from simulator.profile import Figure, Source
 
 ROWS = (8.0, 16.0, 32.0, 48.0, 64.0)  # of a tile: vllm fused_marlin_moe.py, block_size_m, as in SGLang
@@ -84,16 +84,18 @@ def busiest(experts: Experts, tokens: Array) -> Array:
     """Return the tiles of the busiest rank over the mean of all ranks, as Experts.busiest_tokens does for tokens.
 
     With the variance of geometric loads in tiles, q (1 + q^t) / (1 - q^t)^2 - T^2: experts of one tile each differ
-    less than their tokens. Experts that are chosen alike are taken to differ as their tokens do.
+    less than their tokens; what RANK_SPREAD adds shows beyond that one. Experts that are chosen alike are taken to
+    differ as their tokens do.
 
     >>> [round(float(busiest(Experts(160, 8, 4, uneven=True), tokens)), 2) for tokens in (64.0, 8192.0)]
-    [1.08, 1.13]
+    [1.08, 1.18]
     """
     if not experts.uneven:
         return experts.busiest_tokens(tokens)
     tokens = np.maximum(tokens, 1.0)
     each, last = tiles(experts, tokens), _last(tokens * experts.chosen / experts.total, rows_of(experts, tokens))
-    variance = each * (2.0 - last) / last - each**2
+    wider = (RANK_SPREAD - 1.0) * np.maximum(each - 1.0, 0.0) ** 2
+    variance = each * (2.0 - last) / last - each**2 + wider
     return experts.busiest_load(experts.total * each, (1.0 - 1.0 / experts.ranks) * variance / each)
 
 

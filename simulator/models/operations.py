@@ -10,6 +10,9 @@ import numpy as np
 from simulator.arrays import Floats
 
 Array = float | Floats
+# Variance of experts' popularity over its squared mean, as ranks feel it: ranks of 8 of DeepSeek-R1's 256 experts get
+# 1,024 (491) choices in a step (NVIDIA/TensorRT-LLM examples/ep_load_balancer, 58 layers); Qwen3-30B-A3B: layers.py
+RANK_SPREAD = 1.9
 Rate = Literal[
     "gemm", "decode_attention", "prefill_attention", "elementwise", "all_reduce", "all_to_all", "send", "host_link"
 ]
@@ -129,8 +132,8 @@ def padded_over(size: int, multiple: int) -> float:
 class Experts(NamedTuple):
     """Routed experts: each of `tokens` (of any shape) goes to `chosen` of `total`, on `ranks` devices.
 
-    `uneven`: their popularity spreads as an exponential variable does, whose variance is its squared mean; else all are
-    chosen alike. `width`: intermediate numbers of one on a device.
+    `uneven`: their popularity spreads as an exponential variable does, whose variance is its squared mean (of ranks'
+    loads: RANK_SPREAD); else all are chosen alike. `width`: intermediate numbers of one on a device.
     """
 
     total: int
@@ -191,17 +194,17 @@ class Experts(NamedTuple):
         """Return the tokens of the busiest rank over the mean of all ranks, whose experts are placed at random.
 
         exp(z s - s^2 / 2), at most R: loads are binomial about the popularity of a rank's experts, so their variance is
-        (1 - 1/R) (1 / mean + R / E) = exp(s^2) - 1, without R / E if all are alike; taken as log-normal (as recorded
-        loads of ranks are: deepseek-ai/DeepEP pull request 393), and z is the expected maximum of R standard normals
-        (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
+        (1 - 1/R) (1 / mean + v R / E) = exp(s^2) - 1, v RANK_SPREAD, 0 if all are alike; taken as log-normal (as
+        recorded loads of ranks are: deepseek-ai/DeepEP pull request 393), and z is the expected maximum of R standard
+        normals (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
 
         >>> [round(float(Experts(256, 8, 8, uneven=True).busiest_tokens(tokens)), 2) for tokens in (1.0, 1e6)]
-        [2.29, 1.25]
+        [2.3, 1.35]
         >>> float(Experts(8, 2).busiest_tokens(1.0))
         1.0
         """
         draws = tokens * self.chosen
-        variance = 1.0 + self.uneven * draws / self.total  # of a rank's draws, over that of a binomial
+        variance = 1.0 + RANK_SPREAD * self.uneven * draws / self.total  # of a rank's draws, over that of a binomial
         return self.busiest_load(draws, (1.0 - 1.0 / self.ranks) * variance)
 
     def busiest_experts(self, tokens: Array) -> Array:

@@ -15,7 +15,7 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import RANK_SPREAD, Counts, Experts, Op
 from simulator.roofline.between_nodes import network_bytes_per_s
 from simulator.roofline.collectives import SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates
@@ -121,9 +121,9 @@ def test_ranks_hold_the_cache_of_their_own_sequences():
     assert ranks.layout.devices == 8
 
 
-def popularity(experts: Experts, dice: np.random.Generator) -> np.ndarray:
-    """Return the chances of experts to be drawn: alike, or exponential where there are many."""
-    drawn = dice.exponential(size=experts.total) if experts.uneven else np.ones(experts.total)
+def popularity(experts: Experts, dice: np.random.Generator, spread: float = 1.0) -> np.ndarray:
+    """Return the chances of experts to be drawn: alike, or of a gamma distribution where there are many."""
+    drawn = dice.gamma(1.0 / spread, size=experts.total) if experts.uneven else np.ones(experts.total)
     return drawn / drawn.sum()
 
 
@@ -134,7 +134,7 @@ def popularity(experts: Experts, dice: np.random.Generator) -> np.ndarray:
 def test_the_busiest_rank_is_as_busy_as_drawing_says(batch, experts):
     dice, most = np.random.default_rng(7), []
     for _ in range(2000):
-        of_ranks = popularity(experts, dice).reshape(experts.ranks, -1).sum(axis=1)
+        of_ranks = popularity(experts, dice, RANK_SPREAD).reshape(experts.ranks, -1).sum(axis=1)
         most.append(dice.multinomial(batch * experts.chosen, of_ranks).max())
     drawn = np.mean(most) / (batch * experts.chosen / experts.ranks)
     assert float(experts.busiest_tokens(float(batch))) == pytest.approx(drawn, rel=0.06)
