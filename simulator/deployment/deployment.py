@@ -308,7 +308,7 @@ class Deployment:
         ops = self.ops
         if not self.light:
             each = self.engine.every_expert or self.model.architecture in self.engine.every_expert_of
-            ops = with_every_expert(ops) if each else ops
+            ops = with_every_expert(ops, apart=self.engine.every_expert) if each else ops
             ops = tuple(self.kernels.padded(op) for op in ops)
             ops = ops_of_model(ops, self.kernels, self.model, self.layout)
             ops = tuple(absorbed(ops)) if self.engine.absorbs_prompts else ops
