@@ -149,6 +149,8 @@ def test_rates_are_physical(device):
     for collective in achievable.all_reduce.values():
         fastest = hardware.link.bytes_per_s if hardware.link else hardware.pcie_bytes_per_s or float("inf")
         assert collective.bus_bytes_per_s < fastest
+    if hardware.link and hardware.link.devices >= 8 and 8 in achievable.all_reduce:  # not over PCIe instead
+        assert achievable.all_reduce[8].bus_bytes_per_s > 0.1 * hardware.link.bytes_per_s
 
 
 @pytest.mark.parametrize("path", FAMILIES, ids=lambda path: path.stem)
