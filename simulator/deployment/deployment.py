@@ -307,7 +307,8 @@ class Deployment:
         """Return the ops of a step, of adapters and the sampler too; at the speed of light without padding."""
         ops = self.ops
         if not self.light:
-            ops = with_every_expert(ops) if self.engine.every_expert else ops
+            each = self.engine.every_expert or self.model.architecture in self.engine.every_expert_of
+            ops = with_every_expert(ops, apart=self.engine.every_expert) if each else ops
             ops = tuple(self.kernels.padded(op) for op in ops)
             ops = ops_of_model(ops, self.kernels, self.model, self.layout)
             ops = tuple(absorbed(ops, self.engine, self.kernels))

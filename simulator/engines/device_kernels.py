@@ -157,6 +157,19 @@ class DeviceKernels:
         start_s = self.start_s(peak, op) / max(1, self.launches(op))
         return np.where(np.asarray(tokens) >= least, op.experts.touched(tokens) * start_s, 0.0)
 
+    def expert_starts_s(self, peak: PeakName, op: Op) -> float:
+        """Return the seconds in which the kernels of all experts start one after the other (KernelRules.expert_starts).
+
+        Each takes the start of a dense GEMM; those of an expert's first matrices start before its second GEMM.
+        """
+        if (starts := self.rules.expert_starts) is None or op.experts is None:
+            return 0.0
+        first = op.shared_inputs != NOTHING
+        every = op.experts.chosen == op.experts.total
+        kernels = 1.0 + first if every else float(starts) * first
+        start_s = self.start_s(peak, op) / max(1, self.launches(op))
+        return op.experts.total / op.experts.ranks * kernels * start_s
+
     def vector_share(self, stored: str) -> float | None:
         """Return the share of the fp32 peak at which a few rows are multiplied with a format; None: it is not known."""
         return self.rules.fast_vector if self.unpacks_fast(stored) else self.fitted.vector

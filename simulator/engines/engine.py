@@ -21,6 +21,7 @@ from simulator.engines.static_cache import StaticCache
 from simulator.engines.static_reserve import StaticReserve
 from simulator.errors import NotModelledError, ProfileError, Setting, nearest
 from simulator.hardware.hardware import Hardware
+from simulator.models.architecture import Architecture
 from simulator.models.number_formats import Files
 from simulator.profile import Bytes, Figure, Fraction, Number, Origin, Profile, Source, Strict, Whole, find, joined
 from simulator.profile_folders import names
@@ -151,6 +152,7 @@ class Engine(Profile):
     splits_rows: bool = False  # tensor parallelism cuts rows of matrices: any number of devices divides a model
     pads_heads: bool = False  # heads of zeros are added until every core has as many
     every_expert: bool = False  # a token passes all experts, and what the router did not choose is dropped
+    every_expert_of: tuple[Architecture, ...] = ()  # architectures of which it does so, all experts at once
     fp8_cache: tuple[FormatName, ...] = ()  # weights whose checkpoints ask for an fp8 cache, as it heeds
     moe_backend: MoeBackend = "auto"  # kernels of routed experts: SGLang's moe_wna16, cutlass_moe_fp4, vLLM's Marlin
     fuse_allreduce_rms: bool | None = None  # norms are part of all-reduces (vLLM); none: where its kernels say so

@@ -176,6 +176,12 @@ class KernelRules(Strict):
         description="kernels of routed experts up to the first GEMM and those from there on, counted in launches of a"
         " dense GEMM, which may stand for several kernels; none: as grouped GEMMs have them",
     )
+    expert_starts: Positive | None = Field(
+        None,
+        description="kernels of each routed expert that a device holds, chosen or not, which start one after the other"
+        " while those before compute (a GEMM of each matrix where every expert is computed, whatever is said here);"
+        " none: experts are no kernels of their own",
+    )
     start_s: Seconds | None = Field(
         None,
         description="launch of a GEMM, with the small kernels beside it, that `launch` multiplies: of kernels of the"

@@ -157,7 +157,6 @@ REFUSED = {  # why no engine of the library runs there
         "a phone's chip slows down with its heat: not modelled"
     ),
     r"(nvidia-)?b100": "it was announced and hardly sold; its successor has a profile (b200-sxm)",
-    r"(amd-)?(instinct-)?mi308x": "what is published of its peaks disagrees (115 to 344 TFLOP/s in bf16)",
     r"(nvidia-)?(rubin-cpx|rubin-ultra.*|vr300.*)|(intel-)?(crescent-island|jaguar-shores)|(nvidia-)?b(30a|40)"
     r"|(amd-)?(instinct-)?(mi4(00|30|40)x?|mi5\d\dx?|mi300c|mi350p)": (
         "its data sheet was not at hand when this library was made"

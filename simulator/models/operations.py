@@ -334,17 +334,18 @@ class Op:
         return weights + counts.dot(self.cache_bytes) + counts.dot(self.activation_bytes)
 
 
-def with_every_expert(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Return the ops of an engine that computes all experts for each token, one after the other as dense layers.
+def with_every_expert(ops: tuple[Op, ...], *, apart: bool) -> tuple[Op, ...]:
+    """Return the ops of an engine that computes all experts for each token.
 
-    The second GEMM of each is a layer of its own to what splits a model over devices, and so sums over them for itself
-    (DeepSpeed's LinearAllreduce: `w2` of Mixtral in deepspeed/module_inject/auto_tp.py, read 2026-11-27).
+    `apart`: one after the other, as dense layers. The second GEMM of each is a layer of its own to what splits a model
+    over devices then, and so sums over them for itself (DeepSpeed's LinearAllreduce: `w2` of Mixtral in
+    deepspeed/module_inject/auto_tp.py, read 2026-11-27).
     """
     made, experts = list[Op](), 1
     for op in ops:
         if op.experts is not None:
             made.append(op.with_every_expert())
-            experts = op.experts.total
+            experts = op.experts.total if apart else 1
         elif op.rate == "all_reduce":
             made.append(replace(op, repeats=op.repeats * experts))
             experts = 1

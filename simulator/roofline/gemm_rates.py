@@ -84,7 +84,7 @@ class GemmRates:
                 memory_s = memory_s * op.experts.busiest_experts(counts.tokens)
         read_s = np.maximum(memory_s, panel_s(gemm, op) * counts.steps) + input_loop_s(gemm, op) * counts.steps
         kernel_s = soft_maximum(compute_s, read_s, reached.exponent)
-        kernel_s = self._least_s(op, counts, kernel_s, peak) + self.prepared_s(name, op, counts)
+        kernel_s = self._least_s(op, counts, kernel_s, name, peak) + self.prepared_s(name, op, counts)
         kernel_s = kernel_s + self.kernels.apart_s(op, counts.tokens, name)
         return GemmSeconds(compute_s, memory_s, kernel_s, reached.launch_s)
 
@@ -105,11 +105,12 @@ class GemmRates:
             seconds = seconds * wave_padding(rows, op, *shares, float(hardware.multiprocessors))  # type: ignore[arg-type]
         return np.maximum(seconds, padded_s)  # the rows of a tile are among the least
 
-    def _least_s(self, op: Op, counts: Counts, kernel_s: Array, peak: float) -> Array:
+    def _least_s(self, op: Op, counts: Counts, kernel_s: Array, name: PeakName, peak: float) -> Array:
         """Return the seconds of a kernel, no less than what it waits for beside compute and memory.
 
         A dense GEMM for its smallest tiles (KernelRules.gemm_tiles); routed experts, softly, for a tile's loop over K
-        (KernelRules.k_loop_s), and for what unpacks their weights (ExpertKernels.unpack_flops).
+        (KernelRules.k_loop_s), for kernels that start expert by expert (KernelRules.expert_starts), and for what
+        unpacks their weights (ExpertKernels.unpack_flops).
         """
         if op.experts is None:
             rows = self.kernels.tile_rows(op)
@@ -117,6 +118,7 @@ class GemmRates:
             return np.maximum(kernel_s, tiles_s * counts.steps)
         k_loop_s = self.kernels.k_loop_s(op) * counts.steps
         kernel_s = soft_maximum(kernel_s, k_loop_s, float(K_LOOP_EXPONENT))
+        kernel_s = np.maximum(kernel_s, self.kernels.expert_starts_s(name, op) * counts.steps)
         return np.maximum(kernel_s, self.kernels.unpack_s(op, counts.tokens))
 
     def prepared_s(self, name: PeakName, op: Op, counts: Counts) -> Array:

@@ -133,7 +133,7 @@ def test_the_highest_rate_is_that_of_the_capacity_search_whatever_it_is_compared
         again, _ = objective.beyond(SCENARIO, least) or (default, report)
         assert again == pytest.approx(default, rel=0.03)
     pair = replace(SCENARIO, replicas=2)
-    assert objective.beyond(pair, 1.9 * default)[0] == pytest.approx(2 * default, rel=0.02)
+    assert objective.beyond(pair, 1.9 * default)[0] == pytest.approx(2 * default, rel=0.03)
     assert report.meets_slo
 
 

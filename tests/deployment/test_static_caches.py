@@ -71,3 +71,14 @@ def test_each_of_mixtrals_experts_sums_over_devices_where_all_are_computed(every
     ops = {op.name: op for op in replace(one, layout=default_layout(one.model, tp=2)).step_model().ops}
     assert ops["all-reduce after feed-forward"].repeats == 32 * sums
     assert ops["all-reduce after attention"].repeats == 32
+
+
+def test_experts_that_are_computed_at_once_sum_once():
+    """Mixtral in tt-metal: four times the work of the experts that tokens choose, for prompts too."""
+    one = deploy("mixtral-8x7b", "wormhole-n150", "tt-metal")
+    shipped, light = (
+        {op.name: op for op in replace(each, layout=default_layout(one.model, tp=8)).step_model().ops}
+        for each in (one, one.at_light)
+    )
+    assert shipped["all-reduce after feed-forward"].repeats == 32
+    assert shipped["experts up"].flops.tokens == pytest.approx(4 * light["experts up"].flops.tokens)

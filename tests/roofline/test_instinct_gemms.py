@@ -56,6 +56,7 @@ def errors(device: str, timed: str, least: int, most: int) -> np.ndarray:
         ("mi300x", "bf16", 0.07, 0.06),
         ("mi300x", "int8", 0.06, 0.03),
         ("mi300x", "fp8-block", 0.11, 0.03),
+        ("mi308x", "fp8-block", 0.14, 0.05),
         ("mi355x", "bf16", 0.21, 0.08),
         ("mi355x", "int8", 0.13, 0.05),
         ("mi355x", "fp8", 0.15, 0.05),

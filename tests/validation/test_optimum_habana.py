@@ -42,8 +42,9 @@ def setup(model: str, weights: str, *, batch: int, tp: int, **stated: object) ->
         ("starcoder", "bf16", 256, 1, ("bucket_size=128",)),
         ("Llama-2-70b", "fp8", 750, 4, ("bucket_size=128",)),
         ("Mistral-7B-Instruct-v0.2", "fp8", 896, 1, ("reuse_cache=true",)),
-        ("Mixtral-8x7B", "fp8", 768, 2, ("reuse_cache=true", "bucket_size=128")),
-        ("Mixtral-8x7B", "bf16", 1, 1, ("every_expert=false",)),
+        ("Mixtral-8x7B", "fp8", 768, 2, ("reuse_cache=true", "bucket_size=128", "every_expert=true")),
+        ("Mixtral-8x7B", "bf16", 1, 1, ()),
+        ("DeepSeek-V2-Lite", "bf16", 1, 1, ("every_expert=true",)),
     ],
 )
 def test_options_are_those_that_the_test_passes_for_a_model(model, weights, batch, tp, found):

@@ -10,6 +10,7 @@ REUSING = {
     *((model, "bf16") for model in ("falcon-7b", "falcon-40b", "baichuan2-7b", "qwen1.5-moe-a2.7b")),
     *((model, "fp8") for model in ("falcon-180b", "mistral-7b-v0.2", "mixtral-8x7b", "phi-2")),
 }
+LOOPING = {("mixtral-8x7b", "fp8"), ("deepseek-v2-lite", "bf16")}
 BUCKETS = {("starcoder", "bf16"), ("llama-2-7b", "fp8"), ("llama-2-70b", "fp8"), ("mixtral-8x7b", "fp8")}
 
 
@@ -22,10 +23,11 @@ class OptimumHabana(Recipe):
 
     @property
     def rules(self) -> dict[str, object]:
-        """Return --reuse_cache, --bucket_size and what Mixtral's experts compute, by model and format.
+        """Return --reuse_cache, --bucket_size and whether all experts are computed, by model and format.
 
-        A row states whether the cache is reused where the test runs a model in both ways. Mixtral in bf16 calls
-        torch.ops.hpu.mixture_of_experts since pull request 1511 (2024-12), and so reads the experts that tokens choose.
+        A row states whether the cache is reused where the test runs a model in both ways. Values of Mixtral in fp8 and
+        of DeepSeek-V2-Lite are older than the pull requests (1511, 2024-12; 1677, 2025-01) by which these models call
+        torch.ops.hpu.mixture_of_experts, which reads the experts that tokens choose.
         """
         kind = self.model.id, self.setup.weight_dtype
         stated = self.setup.engine_setting("reuse_cache")
@@ -34,8 +36,8 @@ class OptimumHabana(Recipe):
             found["reuse_cache"] = True
         if kind in BUCKETS and self.setup.batch > 1:
             found["bucket_size"] = BUCKET
-        if kind == ("mixtral-8x7b", "bf16"):
-            found["every_expert"] = False
+        if kind in LOOPING:
+            found["every_expert"] = True
         return found
 
     @property
