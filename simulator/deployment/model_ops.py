@@ -47,7 +47,7 @@ def fused_experts(ops: Iterable[Op], kernels: DeviceKernels, layout: Layout) -> 
         own, moved = kernels.own_experts(op) if op.rate == "gemm" else None, op.activation_bytes.tokens
         if own and op.experts and op.shared_inputs != NOTHING:
             width, wide = op.experts.width, layout.activation_bytes
-            choices = op.flops.tokens / (2 * op.columns * op.inputs)
+            choices = moved / ((op.inputs + op.columns) * wide)
             between = (op.columns + width) * wide - (op.format in QUANTISED) * width * (wide + 1)
             less_bytes = choices * (own.activates * between + own.sums * op.inputs * wide)
             moved -= own.activates * choices * (op.columns - width) * wide
