@@ -44,7 +44,7 @@ def fused_experts(ops: Iterable[Op], kernels: DeviceKernels, layout: Layout) -> 
     """
     less_bytes = 0.0
     for op in ops:
-        own, moved = kernels.own_experts(op) if op.rate == "gemm" else None, op.activation_bytes.tokens
+        own, moved = kernels.own_experts(op) if op.rate == "gemm" else None, float(op.activation_bytes.tokens)
         if own and op.experts and op.shared_inputs != NOTHING:
             width, wide = op.experts.width, layout.activation_bytes
             choices = moved / ((op.inputs + op.columns) * wide)

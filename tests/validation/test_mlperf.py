@@ -93,7 +93,7 @@ def test_prompts_of_an_amd_run_wait_for_room():
     assert without.steps.prompt_tokens.sum() > 1.5 * requests.prompt_tokens.sum()
     server = place(setup(**{**amd, "regime": "open_loop", "scenario": "Server"}, model="Llama-2-70b"))
     assert server.deployment.engine.least_free_share == 0.0
-    other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Llama-2-70b"))
+    other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Mixtral-8x7B"))
     assert other.deployment.engine.least_free_share == 0.3
 
 
