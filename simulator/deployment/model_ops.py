@@ -12,10 +12,11 @@ from simulator.models.layers import BESIDE_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Op
+from simulator.models.operations import NOTHING, Counts, Op
 
 ACTIVATION, OUTPUT = "activation", "output projection"
 QUANTISING = "quantisation of inputs"
+QUANTISED = ("fp8", "int8")  # formats with a scale for each tensor, row or column, whose inputs a kernel quantises
 
 
 def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout: Layout) -> tuple[Op, ...]:
@@ -32,7 +33,28 @@ def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout
             return norms
         return op.launches + more * (op.name == BESIDE_EXPERTS)
 
-    return quantised((replace(op, launches=launches(op)) for op in ops), kernels.rules, layout, in_sums=norms == 0)
+    launched = (replace(op, launches=launches(op)) for op in fused_experts(ops, kernels, layout))
+    return quantised(launched, kernels.rules, layout, in_sums=norms == 0)
+
+
+def fused_experts(ops: Iterable[Op], kernels: DeviceKernels, layout: Layout) -> Iterator[Op]:
+    """Yield the ops with what routed experts move where their GEMMs activate and sum (ExpertKernels.activates, sums).
+
+    Of w numbers of each of a token's experts the first GEMM then writes w, not 2 w with a gate, and the kernels beside
+    it read and write neither these nor the h that are summed; with plain fp8 one reads w in 16 bits and writes w bytes.
+    """
+    less_bytes = 0.0
+    for op in ops:
+        own, moved = kernels.own_experts(op) if op.rate == "gemm" else None, float(op.activation_bytes.tokens)
+        if own and op.experts and op.shared_inputs != NOTHING:
+            width, wide = op.experts.width, layout.activation_bytes
+            choices = moved / ((op.inputs + op.columns) * wide)
+            between = (op.columns + width) * wide - (op.format in QUANTISED) * width * (wide + 1)
+            less_bytes = choices * (own.activates * between + own.sums * op.inputs * wide)
+            moved -= own.activates * choices * (op.columns - width) * wide
+        elif op.name == BESIDE_EXPERTS:
+            moved, less_bytes = moved - less_bytes, 0.0
+        yield op if moved == op.activation_bytes.tokens else replace(op, activation_bytes=Counts(tokens=moved))
 
 
 def quantised(ops: Iterable[Op], rules: KernelRules, layout: Layout, *, in_sums: bool) -> tuple[Op, ...]:

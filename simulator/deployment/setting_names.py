@@ -54,11 +54,11 @@ NO_LIMIT = (  # counts that may be 0: no limit
 COUNTS = (*ONE_OR_MORE, *NO_LIMIT)
 SIZES = ("graph_batch_sizes",)  # whole numbers with "+" between: a comma is between the values of a sweep
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "threads")  # fields of Settings
-FRACTIONS = ("memory_fraction", "least_free_share")
+FRACTIONS = ("memory_fraction", "least_free_share", "watermark")
 SECONDS = ("batch_wait_s", "first_call_s")
 # Sizes of the whole KV cache: its blocks with vLLM's null block, the tokens of all blocks, the tokens of all slots
 CACHE_SIZES = ("num_gpu_blocks_override", "cache_tokens", "total_context")
-OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, *SIZES, "batch_wait_s", "least_free_share")  # fields of an engine's preset
+OF_ENGINE = (*SWITCHES, *CHOICES, *COUNTS, *SIZES, "batch_wait_s", *FRACTIONS[1:])  # fields of an engine's preset
 OURS = (
     *SWITCHES,
     "eager",

@@ -119,6 +119,7 @@ class Engine(Profile):
     admit_full_prompt: bool = False
     admit_full_output: bool = False  # a request waits until all that it will ever hold is sure to fit
     least_free_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the cache: prompts wait while less is free
+    watermark: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the blocks: an admission leaves so many free
     least_waiting: Annotated[int, Field(ge=0)] = 0  # requests for which prompts are computed twice in a row
     output_estimate: OutputEstimate | None = None  # a request waits until there is room for what outputs may become
     prompt_interval: Annotated[int, Field(ge=0)] = 0  # prompts wait for so many decode steps after the last that came

@@ -53,6 +53,12 @@ class ExpertKernels(OfFormats):
     )
     host_s: Seconds | None = Field(None, description="as FittedMultipliers.experts_launch_s, in its place")
     sorts_inputs: bool = Field(False, description="as KernelRules.sorts_inputs: they are grouped GEMMs, too")
+    activates: bool = Field(
+        False,
+        description="the first GEMM activates: it writes as many numbers as an expert is wide, in 16 bits, and between"
+        " the two lies nothing but, with fp8 that has no scales of blocks, a kernel that quantises them",
+    )
+    sums: bool = Field(False, description="the second GEMM sums over a token's experts, where others have a kernel")
     passes: Number | None = Field(
         None,
         description="times that inputs or outputs of each choice of a token, as wide as a token, pass through memory in"

@@ -91,7 +91,8 @@ def _admit_head(s: State, now_s: float) -> bool:
     new = _most_new(s, known - past)
     if not limits.chunked_prefill and new < known - past:
         return False
-    if blocks(limits, known if limits.admit_full_prompt else past + new) - saved > book.free_blocks:
+    kept_free = limits.watermark_blocks if book.running > 0 else 0
+    if blocks(limits, known if limits.admit_full_prompt else past + new) - saved > book.free_blocks - kept_free:
         return False
     if limits.admit_full_output:
         if book.promised + promise(s, book.head) > limits.num_blocks:

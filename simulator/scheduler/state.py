@@ -47,6 +47,7 @@ class SchedulerLimits(NamedTuple):
     window_blocks: int = 0  # most blocks per sequence and windowed group
     admit_full_output: bool = False  # admit a request only if all blocks that it will ever hold are sure to be free
     least_free_blocks: int = 0  # beside running requests, nothing is admitted while fewer are free
+    watermark_blocks: int = 0  # beside running requests, an admission leaves so many free
     estimated_tokens: int = 0  # rule J: a request is taken to produce so many more tokens at most; 0: no such rule,
     first_ratio: float = 0.0  # the share of these that is kept free for what decodes, in the beginning,
     least_ratio: float = 0.0  # and at least,

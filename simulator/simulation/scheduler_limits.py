@@ -48,6 +48,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         least_waiting=engine.least_waiting,
         prompt_interval=engine.prompt_interval,
         least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
+        watermark_blocks=int(engine.watermark * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
         chunked_prefill=engine.chunked_prefill,
         by_priority=engine.by_priority,
@@ -109,13 +110,14 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     if batches == 1:
         return allowed
     seqs, num_blocks = allowed.max_num_seqs // batches, allowed.num_blocks // batches
-    return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks)
+    watermark_blocks = allowed.watermark_blocks // batches
+    return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks, watermark_blocks=watermark_blocks)
 
 
 def _refuse(deployment: Deployment, plan: MemoryPlan) -> None:
     engine = deployment.engine
     lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
-    others = (*lengths, engine.least_free_share, engine.least_waiting, engine.prompt_interval)
+    others = (*lengths, engine.least_free_share, engine.watermark, engine.least_waiting, engine.prompt_interval)
     is_whole = POLICIES[engine.policy] in (STATIC, UNCACHED)
     if is_whole and (any(others) or engine.scheduler_recv_interval > 1):
         because = f"{engine.policy} batches compute whole prompts and reserve their output"

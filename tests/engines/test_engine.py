@@ -203,6 +203,7 @@ def test_what_is_too_small_is_named_as_it_was_written(engine, written, said):
         {"long_prefill_tokens": 8},
         {"admit_full_output": True},
         {"least_free_share": 0.1},
+        {"watermark": 0.1},
         {"least_waiting": 3},
         {"prompt_interval": 3},
         {"output_estimate": load_engine("sglang").output_estimate},

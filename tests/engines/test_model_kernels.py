@@ -13,7 +13,7 @@ from simulator.engines.engine import load_engine
 from simulator.errors import ProfileError
 from simulator.models.blocks import NORMS
 from simulator.models.hf_importer import model_from_config
-from simulator.models.layers import BESIDE_EXPERTS
+from simulator.models.layers import BESIDE_EXPERTS, LAST_OF_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import KIND, load_model
 from simulator.profile import find
@@ -145,3 +145,21 @@ def test_vllm_norms_within_all_reduces_from_0_17_on_and_where_told():
     )
     assert starts("h100-sxm", "vllm-0.14", 2, told[0]) == 0
     assert starts("h100-sxm", "vllm-0.19", 2, told[1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "engine", "stored", "up", "beside"),
+    [  # numbers of 16 bits of each choice: of the first GEMM, and beside the two
+        ("mixtral-8x7b", "mi325x", "vllm-mlperf-0.6", "fp8", 4096 + 14336, 1.5 * 14336),  # one quantises; none sums
+        ("mixtral-8x7b", "mi325x", "vllm-0.14", "fp8", 4096 + 2 * 14336, 3 * 14336 + 4096),  # Triton's
+        ("mixtral-8x7b", "mi300x", "sglang-0.5.15", "bf16", 4096 + 14336, 0),
+        ("gpt-oss-120b", "b200-sxm", "vllm-0.33", "mxfp4", 2880 + 2880, 2880),  # finalize sums
+    ],
+)
+def test_experts_that_activate_in_their_first_gemm_move_less(model, device, engine, stored, up, beside):
+    found = deploy(model, device, engine, Layout(weight_dtype=stored))
+    experts = [op for op in found.step_model().ops if op.experts][:3]
+    chosen, (first, between, last) = experts[0].experts.chosen, experts
+    assert (between.name, last.name) == (BESIDE_EXPERTS, LAST_OF_EXPERTS)
+    assert first.activation_bytes.tokens == pytest.approx(2 * chosen * up)
+    assert between.activation_bytes.tokens == pytest.approx(2 * chosen * beside)

@@ -110,6 +110,7 @@ class OracleLimits:
     chunked_prefill: bool = True
     admit_full_output: bool = False
     least_free_blocks: int = 0
+    watermark_blocks: int = 0
     estimate: OracleEstimate | None = None  # J
     least_waiting: int = 0  # M
     prompt_interval: int = 0
@@ -474,7 +475,8 @@ class OracleEngine:
             if self.limits.admit_full_output and promised > self.limits.num_blocks:
                 break
             must_fit = request.known_tokens if self.limits.full_prompt_must_fit else cached + new
-            if self.blocks_for(must_fit) - shared > self.blocks_free():
+            left_free = self.blocks_free() - self.blocks_for(must_fit) + shared
+            if left_free < (self.limits.watermark_blocks if self.running else 0):
                 break
             self.waiting.pop(0)
             self.admitted_at = self.decode_steps
@@ -648,7 +650,7 @@ def _checked_engine(limits: OracleLimits, requests: list[OracleRequest]) -> Orac
         raise ValueError(f"unknown policy {limits.policy!r}")
     prefilled = any(request.prefilled for request in requests)
     more = limits.long_prefill_tokens or not limits.chunked_prefill or limits.admit_full_output
-    more = more or limits.least_free_blocks or limits.least_waiting or limits.prompt_interval
+    more = more or limits.least_free_blocks or limits.watermark_blocks or limits.least_waiting or limits.prompt_interval
     more = more or limits.estimate or prefilled
     if limits.policy in ("static", "uncached") and (more or limits.prefix_block_tokens or limits.draft_tokens):
         raise ValueError(f"{limits.policy!r} goes with none of P, S, G, L, W, O, M, B, J")

@@ -26,6 +26,7 @@ EVERYTHING = {
     "chunked_prefill": st.booleans(),
     "admit_full_output": st.booleans(),
     "least_free_blocks": st.sampled_from([0, 0, 5]),
+    "watermark_blocks": st.sampled_from([0, 0, 3]),
     "least_waiting": st.sampled_from([0, 0, 3]),
     "prompt_interval": st.sampled_from([0, 0, 3]),
     "estimate": st.one_of(st.none(), ESTIMATES),
@@ -40,6 +41,7 @@ WHOLE = {
     "policy": "prompts-first",
     "chunked_prefill": False,
     "least_free_blocks": st.sampled_from([0, 0, 5]),
+    "watermark_blocks": st.sampled_from([0, 0, 3]),
     "least_waiting": st.sampled_from([0, 0, 3]),
 }
 RULES = {
@@ -49,6 +51,7 @@ RULES = {
     "F: prompts first": cases(policy="prompts-first"),
     "O: full output": cases(policy=MIXING, admit_full_output=True),
     "M: margin": cases(policy=MIXING, least_free_blocks=st.integers(1, 20)),
+    "M: watermark": cases(policy=MIXING, watermark_blocks=st.integers(1, 20)),
     "M: waiting": cases(policy=MIXING, least_waiting=st.integers(1, 6), least_free_blocks=st.sampled_from([0, 0, 5])),
     "B: balanced prompts": cases(policy=MIXING, prompt_interval=st.integers(1, 8)),
     "J: outputs expected": cases(policy=MIXING, estimate=ESTIMATES),

@@ -289,6 +289,13 @@ def test_prompts_wait_for_free_blocks_beside_what_runs(least, step):
     assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
 
 
+@pytest.mark.parametrize(("watermark", "step"), [(0, 1), (15, 1), (16, 9)])
+def test_an_admission_leaves_the_watermark_free_beside_what_runs(watermark, step):
+    """Of the 17 blocks that are free a prompt of 8 tokens takes two; alone it is admitted all the same."""
+    run = simulate(limits(watermark_blocks=watermark), TABLE, requests_of([(0.0, 8, 9), (1e-9, 8, 2)]))
+    assert run.scheduled_s.tolist() == [0.0, run.steps.start_s[step]]
+
+
 @pytest.mark.parametrize(("least", "step"), [(0, 1), (1, 1), (2, 2)])
 def test_prompts_follow_prompts_only_if_enough_requests_wait(least, step):
     """The second comes while the first is computed: next, or behind one step of decodes."""

@@ -142,6 +142,7 @@ def limits_of(rules: OracleLimits) -> SchedulerLimits:
         admit_full_prompt=rules.full_prompt_must_fit,
         admit_full_output=rules.admit_full_output,
         least_free_blocks=rules.least_free_blocks,
+        watermark_blocks=rules.watermark_blocks,
         **estimate_of(rules),
         least_waiting=rules.least_waiting,
         prompt_interval=rules.prompt_interval,

@@ -77,20 +77,23 @@ def test_settings_of_amd_entries_are_those_of_their_device_scenario_and_round():
 
 
 def test_prompts_of_an_amd_run_wait_for_room():
-    """31 % of the cache: what runs then grows into it, and nothing is computed twice."""
+    """31 % of the cache: what runs then grows into it, and nothing is computed twice, nor with V0's watermark."""
     amd = {**SERVER, **B200, "hardware": "AMD MI300X", "engine": "vLLM 0.4.3+rocm614", **AT_ONCE}
     given = setup(**amd, model="Llama-2-70b", output_tokens=294.0)
     deployment = place(given).deployment
     assert deployment.engine.least_free_share == 0.31
     requests = replace(engine_gets(given), request_count=6_000, arrivals=ClosedLoop(6_000)).requests()
     allowed, table = limits(deployment, requests), deployment.step_table()
-    with_room, without = (simulate(each, table, requests) for each in (allowed, allowed._replace(least_free_blocks=0)))
+    marked, bare = allowed._replace(least_free_blocks=0), allowed._replace(least_free_blocks=0, watermark_blocks=0)
+    with_room, little, without = (simulate(each, table, requests) for each in (allowed, marked, bare))
     assert allowed.least_free_blocks == -(-31 * allowed.num_blocks // 100)
     assert with_room.steps.prompt_tokens.sum() == requests.prompt_tokens.sum()
+    assert marked.watermark_blocks == allowed.num_blocks // 100
+    assert little.steps.prompt_tokens.sum() < 1.05 * requests.prompt_tokens.sum()
     assert without.steps.prompt_tokens.sum() > 1.5 * requests.prompt_tokens.sum()
     server = place(setup(**{**amd, "regime": "open_loop", "scenario": "Server"}, model="Llama-2-70b"))
     assert server.deployment.engine.least_free_share == 0.0
-    other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Llama-2-70b"))
+    other = place(setup(**{**amd, "hardware": "AMD MI355X", "engine": "vLLM 0.9"}, model="Mixtral-8x7B"))
     assert other.deployment.engine.least_free_share == 0.3
 
 

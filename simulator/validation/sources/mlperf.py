@@ -1,7 +1,8 @@
 """What MLPerf Inference fixes for its language models; mlperf_entries has what the harnesses of its entries set.
 
 Data sets: the lengths of openshift-psap/performance-dashboard mlperf-data/summaries (counted from the official files),
-some hundred rows of each, read 2026-11-21, and of Llama-3.1-405B by kind, 2026-11-22. Limits:
+some hundred rows of each, read 2026-11-21, of Llama-3.1-405B by kind, 2026-11-22, and of each part of the files of
+Llama-2-70B (628 rows) and Mixtral (461), which are sorted by origin, 2026-11-28. Limits:
 mlcommons/inference_policies@ac93e89. Front end of Llama-3.1-8B and DeepSeek-R1 in v5.1: one trtllm-serve for each
 replica, whose client streams each token over HTTP but offline (llmlib/config.py, cores/trtllm_endpoint_core.py and
 http_async_client.py of ykamiset's copy; read 2026-11-22).
@@ -70,18 +71,21 @@ def _scaled(lengths: Quantiles, mean: float) -> Quantiles:
     return Quantiles(levels=lengths.levels, tokens=tuple(round(factor * each) for each in lengths.tokens))
 
 
-def _table(*tokens: int) -> Quantiles:
-    return Quantiles(levels=LEVELS, tokens=tokens)
+def _table(mean: float, *tokens: int) -> Quantiles:
+    """Return lengths with these quantiles at LEVELS and the mean that was counted, which lines between them miss."""
+    return _scaled(Quantiles(levels=LEVELS, tokens=tokens), mean)
 
 
 DATA_SETS = {
-    "llama-2-70b": DataSet(_table(59, 103, 133, 217, 512, 613, 670, 1024), 294.0, 1024),  # OpenOrca, mean 307
-    # OpenOrca (mean 331), GSM8K with examples (1,283) and MBXP (187) in equal parts
-    "mixtral-8x7b": DataSet(_table(55, 114, 152, 309, 1079, 1434, 1743, 1893), 145.0, 1024),
+    # OpenOrca: 6,144 of each of four origins, one after the other in the file, of mean 122, 190, 286 and 293
+    "llama-2-70b": DataSet(_table(223, 48, 87, 112, 155, 268, 508, 658, 1015), 294.0, 1024),
+    # 5,000 each of GSM8K with examples (mean 672), OpenOrca (of the origins 106, 211, 257 and 283 in the mean, and 910
+    # long ones of 1,228) and MBXP (171)
+    "mixtral-8x7b": DataSet(_table(414, 35, 112, 139, 245, 667, 700, 1241, 1948), 145.0, 1024),
     # 2,966 texts of mean 6,824 with outputs of 743, 2,430 reports of 9,860 with 898, and RULER's of 7,400 to 16,000
     # with 831 (790), 418 (1,250) and 211 (877): counted by kind, weighted, mean 9,370 and 691
     "llama-3.1-405b": DataSet(
-        _table(509, 3287, 5578, 9932, 12_592, 14_571, 17_560, 19_988),
+        _table(9370, 509, 3287, 5578, 9932, 12_592, 14_571, 17_560, 19_988),
         684.0,
         2_000,
         queries=8_313,
@@ -91,8 +95,8 @@ DATA_SETS = {
             tokens=(186, 223, 384, 446, 537, 751, 857, 976, 1089, 1332),
         ),
     ),
-    # CNN's articles, mean 952
-    "llama-3.1-8b": DataSet(_table(228, 473, 617, 860, 1204, 1586, 1959, 2540), 128.0, 128),
+    # CNN's articles
+    "llama-3.1-8b": DataSet(_table(952, 228, 473, 617, 860, 1204, 1586, 1959, 2540), 128.0, 128),
     "deepseek-r1": DataSet(LogNormal(800.0, SPREAD, 3_140), 3_880.0, 20_000, 26_328, 8 * 26_328),  # mean recalled
 }
 BEAMS = {"gpt-j-6b": 4}

@@ -166,7 +166,7 @@ def _amd(
     return Entry(0, 1, seqs, tokens, AMD_ENGINE, False, share, steps, free, waiting)
 
 
-MI300X, MI325X = ("mi300x",), ("mi325x",)
+MI300X, MI325X, MI355X = ("mi300x",), ("mi325x",), ("mi355x",)
 # as above, and the scheduler of Llama-2-70b: setup_AMD/vllm_patches of ASUSTeK, setup/vllm_patches of open/AMD, v5.1
 # (2026-11-27). MAX_TARGET_DECODE_BATCH sequences run, prompts wait for MIN_REQUIRE_PREFILL_GPU_BLOCK, 2,200 blocks of
 # 32 tokens of 751,700, and directly after prompts for MIN_REQUIRE_PREFILL_QUERY requests. Between
@@ -178,6 +178,8 @@ AMD_ENTRIES = (
     ("llama-2-70b", MI325X, "O", _amd(2048, 65_536, 0.98, 7)),
     ("llama-2-70b", MI325X, "I", _amd(3840, 43_008, 1.0)),
     ("llama-2-70b", MI325X, "", _amd(832, 40_960, 1.0, 9, waiting=10)),
+    ("llama-2-70b", MI355X, "O", _amd(3072, 40_960, 0.93, 19)),
+    ("llama-2-70b", MI355X, "", _amd(2048, 40_960, 0.92, 9, waiting=8)),
     ("mixtral-8x7b", MI300X, "O", _amd(5000, 51_200, 0.97, 9)),
     ("mixtral-8x7b", MI300X, "", _amd(4096, 32_000, 0.99, 8)),
     ("mixtral-8x7b", MI325X, "O", _amd(4736, 51_200, 0.96, 13)),
