@@ -12,6 +12,7 @@ from simulator.deployment.launch_several_hosts import words_of_hosts
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
+from simulator.engines.engine import release_of
 from simulator.errors import NotModelledError
 from simulator.models.model import Model, load_model
 from simulator.models.number_formats import GGUF, number_format, type_name
@@ -268,6 +269,16 @@ def _cache_outside(size_gib: float, deployment: Deployment) -> Words:
     return [*words, "--kv-offloading-backend", "native"]
 
 
+def _since(release: tuple[int, int], flag: Flag) -> Flag:
+    """Return a flag that a release of an engine brought: there is none in older ones."""
+    return lambda value, of: flag(value, of) if release_of(of.engine.engine, of.engine.version) >= release else None
+
+
+def _vllm_fused_norms(value: object, _: Deployment) -> Words:
+    """Return a pass of vLLM's compiler."""
+    return ["--compilation-config", shlex.quote(json.dumps({"pass_config": {"fuse_allreduce_rms": bool(value)}}))]
+
+
 _VLLM: Mapping[str, Flag] = {
     **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
     "cache_dtype": _said_of(VLLM_CACHES),
@@ -288,6 +299,8 @@ _VLLM: Mapping[str, Flag] = {
     "api_server_count": _valued("--api-server-count"),
     "stream_interval": _valued("--stream-interval"),
     "long_prefill_tokens": _valued("--long-prefill-token-threshold"),
+    "moe_backend": _since((0, 17), lambda value, _: ["--moe-backend", value]),  # vLLM's pull request 33807
+    "fuse_allreduce_rms": _since((0, 13), _vllm_fused_norms),  # enable_fi_allreduce_fusion until then
 }
 
 
@@ -297,6 +310,7 @@ def _sglang_piecewise(value: object, deployment: Deployment) -> Words | None:
     return None if value else [f"--disable-{kind}-cuda-graph"]
 
 
+_SGLANG_EXPERTS = {"triton": ["--quantization", "moe_wna16"], "cutlass": ["--moe-runner-backend", "cutlass"]}
 _SGLANG: Mapping[str, Flag] = {
     **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
     "cache_dtype": _said_of(SGLANG_CACHES),
@@ -312,6 +326,7 @@ _SGLANG: Mapping[str, Flag] = {
     "scheduler_recv_interval": _valued("--scheduler-recv-interval"),
     "stream_interval": _valued("--stream-interval"),
     "graph_tokens": _valued("--piecewise-cuda-graph-max-tokens"),
+    "moe_backend": lambda value, _: _SGLANG_EXPERTS.get(value),
 }
 _TENSORRT_LLM: Mapping[str, Flag] = dict.fromkeys(("tp", "pp", "ep", *LIMITS, "memory_fraction"), _said)
 _LLAMA_CPP: Mapping[str, Flag] = {

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable
 
-VENDOR = re.compile(r"(?:nim|nvidia|amd|intel|apple|google|aws|hugging ?face|hf|ggml(?:-org)?)[\s/-]+", re.IGNORECASE)
+VENDOR = re.compile(
+    r"(?:nim|nvidia|amd|intel|apple|google|aws|hugging ?face|hf|ggml(?:-org)?|rocm|cuda)[\s/-]+", re.IGNORECASE
+)
 PARTS = re.compile(r"\s*[,;+/()|&]\s*|\s+(?:on|via|with)\s+", re.IGNORECASE)  # between what runs together
 BACKENDS = {  # names that say by a word behind them which other engine computes, and that engine's name
     r"(llama\.?[ _-]?cpp|llama-(bench|server)|lm ?studio|kobold ?cpp)\b.*\bvulkan\b.*": "llama.cpp vulkan",
@@ -18,6 +20,9 @@ _BACKENDS = {re.compile(pattern, re.IGNORECASE): name for pattern, name in BACKE
 BESIDE = re.compile(  # what an engine stands on, whose release is not its own
     r"\b(?:cuda|rocm|cudnn|(?:py)?torch|python|rhel|ubuntu|driver|jetpack|macos|triton)[\s:=_-]*v?\d[\d.]*",
     re.IGNORECASE,
+)
+BUILD = re.compile(  # of llama.cpp's: b6123, build 6123, or a number that is no year, alone or in brackets behind a hash
+    r"\bb(?:uild)?[\s:#=_-]*(\d{4,})\b|(?:^\s*(?:version:?\s*)?|[0-9a-f]{7,}\s*\()(?!20\d\d\b)(\d{4,5})(?![\w.-])"
 )
 CONTAINER = re.compile(r"(?<![\w.])(2[3-9])\.(0[1-9]|1[0-2])(?=-py3|$|[^\w.])")  # NVIDIA's: year and month
 
@@ -37,13 +42,16 @@ def redirected(name: str) -> str:
 def spelt(name: str, known: Iterable[str]) -> tuple[str, str]:
     """Return the known name that an engine's name begins with, the longest one, and what follows it; "" for none.
 
-    Spaces, hyphens and underscores do not count. Where no known name begins it, a vendor before it is left out, and
-    then its parts are tried, one after the other. What engines stand on is an engine where nothing else is named.
+    Spaces, hyphens and underscores do not count, nor one between a name and its release. Where no known name begins it,
+    a vendor before it is left out, and then its parts are tried, one after the other. What engines stand on is an engine
+    where nothing else is named.
 
     >>> spelt("TensorRT LLM 1.2", ("tensorrt", "tensorrt-llm"))
     ('tensorrt-llm', ' 1.2')
     >>> spelt("JetPack 6.0, TensorRT 10.1", ("tensorrt",)), spelt("lmsysorg/sglang:v0.5.5", ("sglang",))
     (('tensorrt', ' 10.1'), ('sglang', ':v0.5.5'))
+    >>> spelt("vllm-0.10.2", ("vllm",)), spelt("nvcr.io/nvidia/tensorrt-llm/release:1.1.0", ("tensorrt-llm",))
+    (('vllm', '0.10.2'), ('tensorrt-llm', '/release:1.1.0'))
     """
     patterns = {alias: re.compile(_loosely(alias), re.IGNORECASE) for alias in known}
     stack = ""
@@ -51,7 +59,8 @@ def spelt(name: str, known: Iterable[str]) -> tuple[str, str]:
         ends = {alias: found.end() for alias, each in patterns.items() if (found := each.match(part))}
         longest = max(ends, key=lambda alias: (ends[alias], alias), default="")
         if longest and longest not in STACKS:
-            return longest, part[ends[longest] :]
+            rest = name[name.index(part) + ends[longest] :]
+            return longest, re.sub(r"^[_-]+(?=[vb]?\d)", "", rest)
         stack = stack or longest
     return stack, ""
 
@@ -73,11 +82,13 @@ def stated_release(engine: str, text: str) -> str:
     ('0.11.1', '0.4.3')
     >>> stated_release("llama.cpp", "LM Studio 0.3.20"), stated_release("llama.cpp", "build: 6123 (79c1160b)")
     ('', 'b6123')
+    >>> stated_release("llama.cpp", "6123"), stated_release("llama.cpp", "79c1160b (6123)")
+    ('b6123', 'b6123')
     """
     plain = CONTAINER.sub("", BESIDE.sub("", text.lower()))
     if "llama.cpp" in engine:
-        found = re.search(r"\bb(?:uild)?[\s:#=_-]*(\d{4,})\b", plain)
-        return f"b{found[1]}" if found else ""
+        found = BUILD.search(plain)
+        return f"b{found[1] or found[2]}" if found else ""
     found = re.search(rf"(?:(?<![\w.-])v?|{re.escape(engine)}[_-])(\d+(?:\.\d+)+)", plain)
     return found[1] if found else ""
 

@@ -57,6 +57,10 @@ SYSTEMS = {  # what has devices, and the device to name
     r"(standard-)?nd\d+isr-h100-v5": ("an instance of Azure", "h100-sxm"),
     r"(standard-)?nd\d+isr-h200-v5": ("an instance of Azure", "h200-sxm"),
     r"(standard-)?nd\d+isr-mi300x-v5": ("an instance of Azure", "mi300x"),
+    r"(azure-)?nd-?h100-v5": ("an instance of Azure", "h100-sxm"),
+    r"(azure-)?nd-?h200-v5": ("an instance of Azure", "h200-sxm"),
+    r"(azure-)?nd-?mi300x-v5": ("an instance of Azure", "mi300x"),
+    r"(azure-)?nc-?h100-v5": ("an instance of Azure", "h100-nvl"),
     r"(bm|vm)\.gpu\.h100.*": ("an instance of Oracle", "h100-sxm"),
     r"(bm|vm)\.gpu\.h200.*": ("an instance of Oracle", "h200-sxm"),
     r"(bm|vm)\.gpu\.mi300x.*": ("an instance of Oracle", "mi300x"),
@@ -179,6 +183,17 @@ def device_of(name: str) -> str:
     """
     plain = re.sub(r"[\s_]+", "-", VENDOR.sub("", name.strip(), count=1).lower())
     return next((device for pattern, (_, device) in SYSTEMS.items() if re.fullmatch(pattern, plain)), name)
+
+
+def server_of(name: str) -> tuple[str, int] | None:
+    """Return the device of a server and how many it has, where a note in brackets counts them; None for other names.
+
+    >>> server_of("NVIDIA DGX B200 (8x B200)"), server_of("DGX B200"), server_of("QuietBox (8x Wormhole)")
+    (('b200-sxm', 8), None, None)
+    """
+    noted = re.fullmatch(r"(.+?)\s*\((\d+)\s?[x\u00d7]\s?\D.*\)", name.strip())
+    device = device_of(noted[1]) if noted else ""
+    return (device, int(noted[2])) if noted and device != noted[1] else None
 
 
 def refuse_known(name: str) -> None:

@@ -182,7 +182,7 @@ def ending(name: str) -> tuple[str, str]:
         return (rest, stored) if stored else (name, "")
     if (noted := re.fullmatch(r"(.+?)\s*\((.+)\)", name)) and (stored := _spelt(noted[2])):
         return noted[1], stored
-    for found in re.finditer(r"[-_.\s](?=\w)", name):
+    for found in re.finditer(r"[-_.:\s](?=\w)", name):
         if stored := _spelt(name[found.end() :]):
             return name[: found.start()], stored
     return name, ""

@@ -6,6 +6,7 @@ text that older_notes.py turns into these columns. `.csv` and `.csv.gz` are read
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any, Literal, get_args
 from simulator.errors import ProfileError, nearest, reason
 from simulator.files import open_text
 from simulator.hardware.device_names import CPU, counted
-from simulator.hardware.refused import device_of
+from simulator.hardware.refused import device_of, server_of
 from simulator.limits import MOST_NUMBER
 from simulator.models.format_names import named_format
 from simulator.schema_versions import KEY, known_version
+from simulator.validation.column_names import FOR_PEOPLE, header, metric_of
 from simulator.validation.older_notes import typed_columns
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
@@ -129,11 +131,18 @@ def read_measurements(path: Path, stated: Mapping[str, object] = MappingProxyTyp
     return found
 
 
+def unread_columns(path: Path) -> list[str]:
+    """Return the columns of a table of measurements that no name of docs/measurements.md fits, in their order."""
+    read = (*READERS, *FIGURE, *FOR_PEOPLE, KEY, "")
+    with open_text(path) as file:
+        return [name for name in header(next(csv.reader(file), []), path) if name not in read]
+
+
 def own_columns(path: Path) -> set[str]:
     """Return the columns of a table of measurements that no row leaves empty."""
     with open_text(path) as file:
         table = csv.reader(file)
-        columns = [name.strip().lower() for name in next(table, [])]
+        columns = header(next(table, []), path)
         rows = ({name for name, cell in zip(columns, cells, strict=False) if cell.strip()} for cells in table)
         return set(columns).intersection(*filter(None, rows))
 
@@ -144,7 +153,7 @@ def read_published() -> list[Measurement]:
 
 
 def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:
-    columns = [name.strip().lower() for name in next(table, [])]
+    columns = header(next(table, []), path)
     filled = {name: str(value) for name, value in stated.items()}
     for name in NEEDED:
         if name not in (*columns, *filled):
@@ -174,16 +183,18 @@ def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
     >>> measurement_of(row, "line 2").setup.regime
     'closed_loop'
     """
-    metric, value = row.get("metric", "").strip().lower(), _number("value", row.get("value", ""))
+    figure = {column: row.get(column, "").strip() for column in FIGURE}
+    metric, stat, factor = metric_of(figure["metric"], figure["stat"].lower(), figure["unit"])
+    value = factor * _number("value", figure["value"])
     if metric not in METRICS:
         raise ValueError(f"metric {metric!r} is not known. {nearest(metric, METRICS)}")
     if value < LEAST_VALUE:
-        raise ValueError(f"value {row.get('value', '')!r} is not a number above 0")
-    return _measurement(row, name, value)
+        raise ValueError(f"value {figure['value']!r} is not a number above 0")
+    return _measurement({**row, "metric": metric, "stat": stat}, name, value)
 
 
 def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = "") -> Measurement:
-    cell = {column: row.get(column, "").strip() for column in (*READERS, "id", "metric", "stat", "quality")}
+    cell = {column: row.get(column, "").strip() for column in (*READERS, *FIGURE)}
     metric, stat = cell["metric"].lower(), cell["stat"].lower() or "mean"
     return Measurement(cell["id"] or name, _setup(cell, flaw), metric, stat, value, cell["quality"])
 
@@ -191,7 +202,7 @@ def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = ""
 def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     found = {FIELDS.get(column, column): read(column, cell[column]) for column, read in READERS.items()}
     stated = found["devices"] or any(found[each] for each in ("tp", "pp", "dp", "replicas"))
-    if several := counted(found["hardware"]):  # 8x H100: as many, where no column says how many
+    if several := server_of(found["hardware"]) or counted(found["hardware"]):  # 8x H100: as many, where no column says how many
         found["hardware"], found["devices"] = several[0], found["devices"] or (0 if stated else several[1])
         if CPU.search(several[0]):
             found["not_modelled"] = found["not_modelled"] or "one process over several sockets"
@@ -217,7 +228,7 @@ def _usual_regime(found: Mapping[str, Any]) -> Regime | None:
 def _number(column: str, cell: str) -> float:
     """Return 0 or a number from LEAST_VALUE to MOST_NUMBER; rates (all at once) and burstiness may be endless."""
     try:
-        found = float(cell or 0)
+        found = float(cell.replace(",", "") if THOUSANDS.fullmatch(cell) else cell or 0)
     except ValueError as error:
         raise ValueError(f"{column} {cell!r} is not a number") from error
     is_endless = column in ENDLESS and found == math.inf
@@ -249,6 +260,8 @@ def _format(column: str, cell: str) -> str:
 
 def _choice(column: str, cell: str) -> str | None:
     """Return one of the words that a column allows, or the column's value for an empty cell."""
+    if column == "regime":
+        cell = re.sub(r"[\s-]+", "_", cell.lower())
     if cell and cell not in CHOICES[column]:
         raise ValueError(f"{column} {cell!r} is not known. {nearest(cell, CHOICES[column])}")
     return cell or (None if column == "regime" else "")
@@ -268,6 +281,7 @@ def _settings(column: str, cell: str) -> tuple[tuple[str, str], ...]:
 
 LEAST_VALUE = 1e-15  # of a measured figure: errors are shares of it
 MAX_COUNT = 10_000_000  # of anything counted: tokens of a step, requests, devices
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d+)?")  # 1,146.31
 ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
 CHOICES = {
     "regime": get_args(Regime),
@@ -275,6 +289,7 @@ CHOICES = {
     "length_spread": ("fixed", UNIFORM),
     "prefix_caching": ("on", "off"),
 }
+FIGURE = ("id", "metric", "stat", "value", "unit", "quality")  # columns of a row that are not of its setup
 WORDS = (
     *("source", "source_date", "hardware", "hw_class", "model", "checkpoint", "engine", "engine_version"),
     *("dataset", "client", "submitter", "not_modelled"),

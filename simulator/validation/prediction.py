@@ -27,7 +27,7 @@ BATCH_KEYS = {  # metric -> key of a batch's row, in SI, and the factor to the m
 OF_PROMPTS, OF_OUTPUTS = ("pp_tok_s", "throughput_in_tok_s"), ("tg_tok_s", "throughput_out_tok_s")
 STATISTICS = {"mean": "mean", "median": "median", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
 MEANS = re.compile(  # what counts as a mean: several runs, a long one, and where the source does not say which
-    r"(?:mean|median) of \d+(?: runs)?|mean over [\w ]+|central \(mean or median, not stated\)"
+    r"avg|average|(?:mean|median) of \d+(?: runs)?|mean over [\w ]+|central \(mean or median, not stated\)"
 )
 LOAD_KEYS = {  # metric -> key of a load's row; times with a statistic before: mean_ttft_ms
     **{"ttft_ms": "ttft_ms", "prefill_ms": "ttft_ms", "tpot_ms": "tpot_ms", "e2e_latency_ms": "e2el_ms"},

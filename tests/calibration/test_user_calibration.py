@@ -21,6 +21,7 @@ from simulator.calibration.own_rows import rows_by_preset
 from simulator.calibration.terms import TERMS, adjusted, uncalibrated
 from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, shared
 from simulator.cli import build
+from simulator.cli.commands import calibrate_measured
 from simulator.engines.engine import KIND, Engine, load_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -561,3 +562,16 @@ def test_rows_of_several_devices_or_of_none_ask_which(tmp_path, devices, said):
     )
     with pytest.raises(InfercastError, match=rf"{said}\. Give --hardware NAME"):
         run("calibrate", "--measured", str(file))
+
+
+def test_a_preset_whose_rows_cannot_be_fitted_is_named(monkeypatch):
+    def fitted(_rows, _hardware, name, _progress):
+        if name == "vllm-0.19":
+            raise NotModelledError("its rows", "none can be predicted", "State more")
+        return name
+
+    monkeypatch.setattr(calibrate_measured, "rows_by_preset", lambda *_: {"vllm-0.33": [1, 2], "vllm-0.19": [3]})
+    monkeypatch.setattr(calibrate_measured, "calibrated", fitted)
+    found, left = calibrate_measured._calibrated([], DEVICE, "")
+    assert found == ["vllm-0.33"]
+    assert left == ["Not calibrated, vllm-0.19 (1 row): its rows: none can be predicted. State more."]

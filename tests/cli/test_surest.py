@@ -31,17 +31,17 @@ def of(label: str, then: int | None, usd_each: float | None) -> SimpleNamespace:
 def test_the_surest_of_a_list_is_what_costs_least_in_the_slowest_case():
     row = surest_of([of("l4", None, 0.1), of("l40s", 5, 1.0), of("h100-sxm", 2, 2.0), of("m4", 1, None)])
     assert (row["deployment"], row["replicas"], row["usd_per_hour"]) == ("h100-sxm", 2, 4.0)
-    assert surest_words(row, of_these=True) == "Of these, enough in all 5: 2 x h100-sxm, $2,920 a month."
+    assert surest_words(row, of_these=True) == "Of these, enough in all 5: 2 replicas of h100-sxm, $2,920 a month."
 
 
 def test_the_model_is_named_among_several():
     row = surest_of([of("l40s", 2, 1.0)])
-    assert surest_words(row, of_these=False, models=2).startswith("Enough in all 5: llama-3.1-8b on 2 x l40s, $")
+    assert surest_words(row, of_these=False, models=2).startswith("Enough in all 5: llama-3.1-8b on 2 replicas of l40s, $")
 
 
 def test_without_a_price_the_first_that_is_enough_is_named():
     row = surest_of([of("m4", None, None), of("m4-max", 3, None), of("m3-ultra", 2, None)])
-    assert surest_words(row, of_these=True) == "Of these, enough in all 5: 3 x m4-max."
+    assert surest_words(row, of_these=True) == "Of these, enough in all 5: 3 replicas of m4-max."
 
 
 def test_nothing_may_be_enough():

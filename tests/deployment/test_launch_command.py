@@ -188,6 +188,19 @@ def test_sglang_is_told_what_drafts():
 
 
 @pytest.mark.parametrize(
+    ("engine", "setting", "words"),
+    [
+        ("vllm", "moe_backend=marlin", "--moe-backend marlin"),
+        ("vllm-0.14", "fuse_allreduce_rms=true", """--compilation-config '{"pass_config": {"fuse_allreduce_rms": true}}'"""),
+        ("sglang", "moe_backend=triton", "--quantization moe_wna16"),
+        ("sglang", "moe_backend=cutlass", "--moe-runner-backend cutlass"),
+    ],
+)
+def test_kernels_that_are_asked_for_have_flags(engine, setting, words):
+    assert command("gpt-oss-120b", "h100-sxm", engine, Settings(changes=(setting,))).endswith(words)
+
+
+@pytest.mark.parametrize(
     ("engine", "settings", "named"),
     [
         ("vllm", Settings(changes=("drift_tokens=3",)), "--set drift_tokens=3"),
@@ -201,6 +214,9 @@ def test_sglang_is_told_what_drafts():
         ("tensorrt-llm", Settings(speculation=Speculation("mtp", 1, (0.7,))), "--speculative-model mtp"),
         ("mlx-lm", Settings(max_num_seqs=4), "--max-num-seqs 4"),
         ("llama.cpp", Settings(memory_fraction=0.5), "--gpu-memory-utilization 0.5"),
+        ("vllm-0.14", Settings(changes=("moe_backend=marlin",)), "--set moe_backend=marlin"),  # its flag came with 0.17
+        ("vllm-0.8", Settings(changes=("fuse_allreduce_rms=true",)), "--set fuse_allreduce_rms=true"),
+        ("tensorrt-llm", Settings(changes=("moe_backend=cutlass",)), "--set moe_backend=cutlass"),
     ],
 )
 def test_what_no_flag_is_known_for_is_refused_by_name(engine, settings, named):

@@ -395,3 +395,25 @@ def test_other_engines_do_not_wait_for_python():
         engine = load_engine(name)
         eager = [each for each in engine.kernels if each.rules.eager_kernels]
         assert bool(eager) == bool(engine.overheads.kernel_s) == (engine.engine == "transformers")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "preset"),
+    [
+        ("vllm-0.10.2", "", "vllm-0.8"),
+        ("vLLM-v0.9.2", "", "vllm-0.8"),
+        ("vllm_v0.7.3", "", "vllm-0.5"),
+        ("vllm-v1-0.9.0", "", "vllm-0.8"),
+        ("sglang-v0.4.6.post5", "", "sglang-0.5"),
+        ("trtllm-1.1.0rc5", "", "tensorrt-llm-1.0"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.1.0", "", "tensorrt-llm-1.0"),
+        ("llama.cpp", "4500", "llama.cpp-b3220"),
+        ("llama.cpp", "5f1d3a2 (6100)", "llama.cpp-b3220"),
+        ("llama.cpp", "2026", "llama.cpp-b7500"),  # a year
+        ("rocm vllm 0.9.0", "", "vllm-0.8"),
+        ("CUDA llama.cpp b4500", "", "llama.cpp-b3220"),
+        ("TurboMind", "", "lmdeploy-0.2"),
+    ],
+)
+def test_a_release_behind_a_hyphen_a_path_or_no_letter_is_one(name, version, preset):
+    assert engine_of(name, version).id == preset

@@ -14,6 +14,8 @@ from simulator.validation.measurements import measurement_of
         ("p5.48xlarge", {"n_gpus": "8"}, "h100-sxm", 8),
         ("p5.48xlarge", {}, "p5.48xlarge", 1),  # how many of its devices is not said
         ("DGX H100", {"tp": "8"}, "h100-sxm", 8),
+        ("NVIDIA DGX B200 (8x B200)", {}, "b200-sxm", 8),
+        ("Azure ND H100 v5", {"tp": "8"}, "h100-sxm", 8),
     ],
 )
 def test_a_number_of_devices_in_their_name_counts_where_no_column_has_it(hardware, stated, device, devices):

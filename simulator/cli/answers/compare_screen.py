@@ -189,10 +189,12 @@ def counted_replicas(label: str, devices: int, replicas: int) -> str:
     """Return so many replicas, each of so many devices, in words.
 
     >>> counted_replicas("l40s", 1, 2), counted_replicas("4 x l40s", 4, 1), counted_replicas("4 x l40s", 4, 2)
-    ('2 x l40s', '4 x l40s', '2 replicas of 4 x l40s')
+    ('2 replicas of l40s', '4 x l40s', '2 replicas of 4 x l40s')
+
+    One replica on one device is said with its number: "1 x l40s".
     """
-    if devices == 1:
-        return f"{replicas} x {label}"
+    if devices == replicas == 1:
+        return f"1 x {label}"
     return label if replicas == 1 else f"{replicas} replicas of {label}"
 
 

@@ -41,7 +41,7 @@ def surest_words(row: Row | None, *, of_these: bool, models: int = 1) -> str:
 
     >>> row = {"deployment": "l40s", "devices": 1, "replicas": 2, "usd_per_month": 1241.0}
     >>> surest_words(row, of_these=False), surest_words(None, of_these=True)
-    ('Enough in all 5: 2 x l40s, $1,241 a month.', 'None of these is enough in all 5.')
+    ('Enough in all 5: 2 replicas of l40s, $1,241 a month.', 'None of these is enough in all 5.')
     """
     if row is None:
         return f"None{' of these' if of_these else ''} is enough in all 5."

@@ -16,7 +16,7 @@ from simulator.calibration.own_rows import rows_by_preset
 from simulator.calibration.user_calibration import Calibration, Moved, calibrated
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
-from simulator.cli.options.measured_options import StatedOptions
+from simulator.cli.options.measured_options import StatedOptions, told_of_columns
 from simulator.cli.output import Column, Result, Row, View, emit
 from simulator.cli.progress import progress_bar
 from simulator.cli.text_layout import Command, Format
@@ -65,7 +65,7 @@ def command(
     said = stated.value()
     rows = [row for file in measured for row in read_results(file, said)]
     hardware = load_hardware(said.hardware or _only_device(rows))
-    found, *others = _calibrated(rows, hardware, stated.engine)
+    (found, *others), left = _calibrated(rows, hardware, stated.engine)
     path, *also = (write_preset(each, folder) for each in (found, *others))
     scores, moved, each = _scores(found), _moved_rows(found), _measured_rows(found)
     views = [View(_verdict(found), MEASURED, each)] if len(each) <= LISTED else [View(_verdict(found), SCORES, scores)]
@@ -73,26 +73,31 @@ def command(
     sure = [_interval_row(*kind) for kind in found.intervals]
     views.append(View("80 % intervals, as factors on a prediction", INTERVALS, sure))
     used_by = Command(_usage(found, folder, is_searched=is_searched))
-    notes = [f"Wrote {path}. It is used by:", used_by, *map(_also, others, also), *_remarks(found), DEFINITIONS]
+    notes = [f"Wrote {path}. It is used by:", used_by, *map(_also, others, also), *left, *_remarks(found)]
+    notes += [*(told for file in measured for told in told_of_columns(file)), DEFINITIONS]
     sections = {"moved": moved, "intervals": sure, "measured": each, "calibration": scores}
     sections["also_calibrated"] = [row for other in others for row in _scores(other)]
     emit(Result(sections, views, notes), form)
 
 
-def _calibrated(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> list[Calibration]:
-    """Return the calibrations of the presets that rows lead to, that of most rows first.
+def _calibrated(
+    rows: Sequence[Measurement], hardware: Hardware, engine: str
+) -> tuple[list[Calibration], list[str]]:
+    """Return the calibrations of the presets that rows lead to, that of most rows first, and why others have none.
 
-    Raises what the first raises; others that have no row that can be predicted are left out.
+    Raises what the first raises.
     """
     found: list[Calibration] = []
+    left: list[str] = []
     with progress_bar("calibrate") as progress:
         for name, some in rows_by_preset(rows, hardware, engine).items():
             try:
                 found.append(calibrated(some, hardware, name, progress))
-            except InfercastError:
+            except InfercastError as error:
                 if not found:
                     raise
-    return found
+                left.append(f"Not calibrated, {name} ({counted(len(some), 'row')}): {error}")
+    return found, left
 
 
 def _also(other: Calibration, path: Path) -> str:

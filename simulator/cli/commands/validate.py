@@ -1,6 +1,7 @@
 """`infercast validate`: predict published or own measurements, and show the errors."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 from simulator.cli.answers.scores_screen import scores_result
 from simulator.cli.options.deployment_options import Details, OutputFormat, Profiles, ReportFile, grouped, use_profiles
 from simulator.cli.options.executor_options import ExecutorName, Jobs
-from simulator.cli.options.measured_options import StatedOptions, flag_of
+from simulator.cli.options.measured_options import StatedOptions, flag_of, told_of_columns
 from simulator.cli.output import emit, put
 from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
@@ -69,7 +70,9 @@ def command(
 
         asked = f"The measurements of {file}." if file else "All published measurements that come with infercast."
         save_scores_page(page, asked, scores_result(predictions, wanted, every=True), scored(predictions, wanted))
-    emit(scores_result(predictions, wanted, every=every), form, details=with_details or every)
+    result = scores_result(predictions, wanted, every=every)
+    left = told_of_columns(file) if file is not None else []
+    emit(replace(result, notes=[*result.notes, *left]), form, details=with_details or every)
 
 
 def _draw(kept: Sequence[Prediction], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -10,8 +11,10 @@ from simulator.cli.options.deployment_options import BATCH, CACHE_DTYPE, PP, TP
 from simulator.engines.engine import KIND
 from simulator.errors import InfercastError
 from simulator.profile_folders import names
-from simulator.validation.benchfiles import Stated
+from simulator.units import counted
+from simulator.validation.benchfiles import Stated, columns_left
 
+MOST_COLUMNS, MOST_LETTERS = 8, 40  # of columns that are not read: names that are told, and letters of each
 FLAGS = {  # of columns whose option is not their name
     **{"n_gpus": "--devices", "kv_dtype": "--cache-dtype"},
     **{"concurrency": "--max-concurrency", "request_rate": "--rate"},
@@ -25,6 +28,14 @@ def flag_of(column: str) -> str:
     ('--devices', '--input-len')
     """
     return FLAGS.get(column, f"--{column.replace('_', '-')}")
+
+
+def told_of_columns(path: Path) -> list[str]:
+    """Return a sentence on the columns of a table of measurements that are not read; none where all are."""
+    left = [name[:MOST_LETTERS] for name in columns_left(path)]
+    more = f" and {len(left) - MOST_COLUMNS} more" if len(left) > MOST_COLUMNS else ""
+    named = f"{', '.join(left[:MOST_COLUMNS])}{more}"
+    return [f"Not read, {counted(len(left), 'column')} of {path.name}: {named} (docs/measurements.md)."] if left else []
 
 
 @dataclass(frozen=True)

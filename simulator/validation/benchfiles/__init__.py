@@ -15,9 +15,9 @@ from simulator.errors import InfercastError, ProfileError, reason
 from simulator.files import parse_json, read_text
 from simulator.validation.benchfiles import aiperf, guidellm, llama_bench, serving
 from simulator.validation.benchfiles.rows import Cells, Stated, completed
-from simulator.validation.measurements import Measurement, measurement_of, own_columns, read_measurements
+from simulator.validation.measurements import Measurement, measurement_of, own_columns, read_measurements, unread_columns
 
-__all__ = ["Stated", "read_results", "stated_in_vain"]
+__all__ = ["Stated", "columns_left", "read_results", "stated_in_vain"]
 UNSOUND = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError)  # the last: of dates
 
 
@@ -66,6 +66,11 @@ def stated_in_vain(path: Path, stated: Stated) -> list[str]:
     said, own = stated.cells(), own_columns(path)
     versioned = "engine_version" in said and "engine_version" not in own
     return [name for name in said if name in own and not (name == "engine" and versioned)]
+
+
+def columns_left(path: Path) -> list[str]:
+    """Return the columns of a table of measurements that are not read; none of another file."""
+    return unread_columns(path) if _documents(_text(path), path) is None else []
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,120 @@
+"""Other names of a table's columns and metrics, as engines' flags, benchmarks and people have them, and units of values.
+
+A table states what it holds by its header: a column that is known by no name is told, not left out in silence.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+from simulator.errors import ProfileError
+
+COLUMNS = {  # our name: other ones, in small letters with _ for what is neither letter nor digit
+    "hardware": ("gpu", "device", "accelerator", "gpu_name", "gpu_type", "gpu_model", "hardware_name"),
+    "n_gpus": ("devices", "gpus", "num_gpus", "gpu_count", "num_devices", "n_devices", "number_of_gpus"),
+    "tp": ("tensor_parallel_size", "tensor_parallel", "tp_size", "tensor_parallelism"),
+    "pp": ("pipeline_parallel_size", "pipeline_parallel", "pp_size", "pipeline_parallelism"),
+    "ep": ("expert_parallel_size", "ep_size"),
+    "dp": ("data_parallel_size", "dp_size"),
+    "replicas": ("num_replicas", "n_replicas"),
+    "model": ("model_name", "model_id"),
+    "weight_dtype": ("precision", "quantization", "quantisation", "quant", "dtype", "weight_format"),
+    "kv_dtype": ("kv_cache_dtype", "cache_dtype"),
+    "engine": ("framework", "backend", "runtime", "inference_engine", "serving_engine", "serving_framework"),
+    "engine_version": ("version", "framework_version", "backend_version", "runtime_version"),
+    "source_date": ("date",),
+    "gpu_memory_utilization": ("mem_fraction_static", "kv_cache_free_gpu_memory_fraction"),
+    "max_model_len": ("max_seq_len",),
+    "max_num_seqs": ("max_running_requests", "max_batch_size"),
+    "max_num_batched_tokens": ("max_num_tokens", "chunked_prefill_size"),
+    "input_len": (
+        *("isl", "input_length", "input_tokens", "input_sequence_length", "random_input_len"),
+        *("prompt_len", "prompt_length", "prompt_tokens"),
+    ),
+    "output_len": (
+        *("osl", "output_length", "output_tokens", "output_sequence_length", "random_output_len"),
+        *("gen_len", "gen_tokens", "generated_tokens", "completion_tokens"),
+    ),
+    "batch": ("batch_size", "bs"),
+    "concurrency": ("max_concurrency", "conc", "concurrent_requests", "concurrent_users", "users"),
+    "request_rate": ("rate", "qps"),
+    "num_prompts": ("num_requests", "n_requests"),
+    "metric": ("metric_name",),
+    "stat": ("statistic", "aggregation"),
+    "value": ("result", "measured", "measured_value"),
+    "unit": ("units",),
+    "quality": ("grade",),
+}
+_OURS = {other: name for name, others in COLUMNS.items() for other in others}
+FOR_PEOPLE = ("source_url", "source_commit", "load", "notes", "note", "comment", "comments")  # columns that decide nothing
+TIMES_MS = {"ms": 1.0, "s": 1e3, "us": 1e-3}  # a time's unit in milliseconds
+UNITS = {"msec": "ms", "milliseconds": "ms", "sec": "s", "seconds": "s", "\u00b5s": "us", "microseconds": "us"}
+METRICS = {  # other names of metrics, without statistic and unit
+    "ttft_ms": ("ttft", "time_to_first_token"),
+    "tpot_ms": ("tpot", "time_per_output_token"),
+    "itl_ms": ("itl", "inter_token_latency"),
+    "e2e_latency_ms": ("e2e_latency", "e2el", "request_latency", "end_to_end_latency"),
+    "throughput_out_tok_s": (
+        *("output_throughput", "output_token_throughput", "output_tokens_per_second", "output_tok_s"),
+        "generation_throughput",
+    ),
+    "throughput_total_tok_s": ("total_token_throughput", "total_throughput", "total_tokens_per_second"),
+    "throughput_in_tok_s": ("input_throughput", "prompt_throughput", "input_token_throughput"),
+    "req_s": ("request_throughput", "requests_per_second"),
+}
+_METRICS = {other: name for name, others in METRICS.items() for other in others}
+PER_DEVICE = re.compile(r"(?:/|\bper )\s*(?:gpu|device|chip|card|accelerator)", re.IGNORECASE)
+
+
+def header(cells: Sequence[str], path: object) -> list[str]:
+    """Return our names of a table's columns; those that are not known stay as they are, in small letters.
+
+    Where our own name of a column is there, others of it are not read. Raises ProfileError where two name one column.
+
+    >>> header(["GPU", "Max Concurrency", "tp", "Colour"], "a.csv")
+    ['hardware', 'concurrency', 'tp', 'colour']
+    """
+    own = {cell.strip().lower() for cell in cells}
+    named = [_column(cell, own) for cell in cells]
+    for name in COLUMNS:
+        if named.count(name) > 1:
+            twice = " and ".join(repr(cell) for cell, each in zip(cells, named, strict=True) if each == name)
+            raise ProfileError(str(path), f"its columns {twice} are both {name}", "Leave one out")
+    return named
+
+
+def _column(cell: str, own: Collection[str]) -> str:
+    plain, name = _plain(cell), cell.strip().lower()
+    ours = plain if plain in COLUMNS else _OURS.get(plain, name)
+    return name if ours in own else ours
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
+    """Return our name of a metric, its statistic, and the factor that brings its values into the unit of that name.
+
+    Raises ValueError for a time without a unit, and where two cells contradict each other.
+
+    >>> metric_of("P99 TTFT", "", "s"), metric_of("mean_tpot_ms", "", ""), metric_of("output_throughput", "", "tok/s")
+    (('ttft_ms', 'p99', 1000.0), ('tpot_ms', 'mean', 1.0), ('throughput_out_tok_s', '', 1.0))
+    """
+    if PER_DEVICE.search(unit):
+        raise ValueError(f"unit {unit!r} is that of one device. Give the figure of all of them together")
+    plain, unit = _plain(metric), UNITS.get(unit.lower(), unit.lower())
+    if told := re.fullmatch(r"(mean|avg|average|median|p\d\d?)_(.+)", plain):
+        plain = told[2]
+        if stat not in ("", told[1]):
+            raise ValueError(f"metric {metric!r} and stat {stat!r} contradict each other")
+    base, _, own = plain.rpartition("_")
+    is_time = own in TIMES_MS and not base.endswith("tok")  # tok_s is a throughput
+    name = _METRICS.get(base if is_time else plain, plain)
+    if not name.endswith("_ms"):
+        return name, told[1] if told else stat, 1.0
+    if is_time and unit in TIMES_MS and unit != own:
+        raise ValueError(f"metric {metric!r} and unit {unit!r} contradict each other")
+    unit = own if is_time else unit
+    if unit not in TIMES_MS:
+        raise ValueError(f"metric {metric!r} has no unit of time. State it in a column unit: {', '.join(TIMES_MS)}")
+    return name, told[1] if told else stat, TIMES_MS[unit]

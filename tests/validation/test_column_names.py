@@ -1,0 +1,82 @@
+"""Tables of measurements as strangers write them: names of columns and metrics, units, and what is not read."""
+
+import pytest
+
+from simulator.errors import ProfileError
+from simulator.validation.column_names import COLUMNS, METRICS, header, metric_of
+from simulator.validation.measurements import METRICS as KNOWN
+from simulator.validation.measurements import READERS, read_measurements, unread_columns
+from tests.support.commands import printed
+
+STRANGERS = "GPU,Model Name,Framework,Version,Tensor Parallel Size,ISL,OSL,Max Concurrency,Metric,Value,Unit,Colour"
+ROW = "H100 SXM,meta-llama/Llama-3.1-8B-Instruct,vLLM,0.10.0,1,1024,256,16"
+
+
+def rows(tmp_path, *lines, head=STRANGERS):
+    path = tmp_path / "theirs.csv"
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return path, read_measurements(path)
+
+
+def test_other_names_of_columns_and_metrics_are_read_as_ours(tmp_path):
+    _, [found] = rows(tmp_path, f'{ROW},Mean Output Throughput,"1,500.5",tok/s,red')
+    assert (found.metric, found.stat, found.value) == ("throughput_out_tok_s", "mean", 1500.5)
+    setup = found.setup
+    assert (setup.hardware, setup.model, setup.engine) == ("H100 SXM", "meta-llama/Llama-3.1-8B-Instruct", "vLLM")
+    assert (setup.engine_version, setup.tp, setup.input_tokens, setup.output_tokens) == ("0.10.0", 1, 1024, 256)
+    assert (setup.concurrency, setup.regime) == (16, "closed_loop")
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "value", "read"),
+    [
+        ("TTFT", "s", "0.5", ("ttft_ms", "mean", 500.0)),
+        ("p99_ttft_ms", "", "500", ("ttft_ms", "p99", 500.0)),
+        ("Median TPOT (ms)", "", "8.1", ("tpot_ms", "median", 8.1)),
+        ("ITL", "us", "8100", ("itl_ms", "mean", 8.1)),
+        ("request_throughput", "req/s", "3", ("req_s", "mean", 3.0)),
+        ("tg_tok_s", "t/s", "3", ("tg_tok_s", "mean", 3.0)),
+    ],
+)
+def test_a_time_is_read_in_its_unit(tmp_path, metric, unit, value, read):
+    _, [found] = rows(tmp_path, f"{ROW},{metric},{value},{unit},")
+    assert (found.metric, found.stat, found.value) == (*read[:2], pytest.approx(read[2]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "flaw"),
+    [
+        ("TTFT", "", "has no unit of time"),
+        ("ttft_ms", "s", "contradict each other"),
+        ("output_throughput", "tok/s/GPU", "is that of one device"),
+        ("output_throughput", "tokens/s per GPU", "is that of one device"),
+        ("throughput", "tok/s", "metric 'throughput' is not known"),
+    ],
+)
+def test_a_figure_whose_unit_is_not_clear_is_named_and_not_predicted(tmp_path, metric, unit, flaw):
+    _, [_, found] = rows(tmp_path, f"{ROW},req_s,1,,", f"{ROW},{metric},3,{unit},")
+    assert flaw in found.setup.flaw
+
+
+def test_two_columns_of_one_meaning_are_refused_unless_one_has_our_name(tmp_path):
+    with pytest.raises(ProfileError, match="'GPU' and 'Device' are both hardware"):
+        header(["GPU", "Device"], "theirs.csv")
+    assert header(["hardware", "GPU", "model"], "theirs.csv") == ["hardware", "gpu", "model"]
+
+
+def test_no_name_of_a_column_or_metric_means_two():
+    others = [name for names in COLUMNS.values() for name in names]
+    assert len(others) == len(set(others))
+    assert not set(others) & (set(READERS) | {"id", "metric", "stat", "value", "unit", "quality"})
+    assert set(METRICS) <= KNOWN
+
+
+def test_columns_that_are_not_read_are_told(tmp_path):
+    path, _ = rows(tmp_path, f"{ROW},output_throughput,1500,tok/s,red")
+    assert unread_columns(path) == ["colour"]
+    assert "Not read, 1 column of theirs.csv: colour" in " ".join(printed("validate", str(path), "--jobs", "1").split())
+
+
+def test_a_metric_that_contradicts_its_statistic_is_no_figure():
+    with pytest.raises(ValueError, match="contradict"):
+        metric_of("p99_ttft_ms", "mean", "")
