@@ -9,6 +9,7 @@ from simulator.models.model import Model
 from simulator.models.number_formats import DYNAMIC, FORMATS, GGUF, KEPT_EXPERTS, LEAST_OF_EXPERTS, Files, number_format
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
+READ_BY: dict[Files, str] = {"gguf": "llama.cpp", "mlx": "mlx-lm"}  # an engine for files that another cannot read
 NARROWER: dict[Files, tuple[str, str]] = {  # formats of 8 and 4 bits that everybody publishes
     "gguf": ("q8_0", "q4_K_M"),
     "mlx": ("mlx-q8", "mlx-q4"),
@@ -81,7 +82,8 @@ def refuse_unreadable(stored: str, engine: Engine) -> None:
     files = number_format(stored).files
     if engine.reads and files and not set(files) & set(engine.reads):
         because = f"it reads {' and '.join(engine.reads)} files, which have no {stored}"
-        remedy = f"Give, say, --weight-dtype {' or '.join(narrower_formats(engine))}"
+        readers = [f"--engine {READ_BY[each]}" for each in files if each in READ_BY]
+        remedy = ", or ".join([f"Give, say, --weight-dtype {' or '.join(narrower_formats(engine))}", *readers])
         raise NotModelledError(f"{stored} in {engine.id}", because, remedy)
 
 

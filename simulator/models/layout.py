@@ -82,7 +82,11 @@ class Layout:
         group = self.tp * self.dp
         if self.dp > 1 and self.ep != group:
             given: Given = Setting("ep", self.ep), "with", Setting("tp", self.tp), "and", Setting("dp", self.dp)
-            raise NotModelledError(given, "with dp, experts lie on all tp x dp devices", f"Give ep {group}")
+            inside = f"tp {self.tp // self.dp}, dp {self.dp}, ep {self.tp}"  # as SGLang counts
+            others = f"; if tp counts the devices of all ranks, {inside}" if self.tp % self.dp == 0 else ""
+            raise NotModelledError(
+                given, "with dp, experts lie on all tp x dp devices", f"Give ep {group} ({group} devices){others}"
+            )
         if self.ep not in (1, group):
             given = Setting("ep", self.ep), "with", Setting("tp", self.tp)
             advice = f"Give ep 1 or {self.tp}" if self.tp > 1 else f"Give ep 1, or tp {self.ep} too"

@@ -261,7 +261,8 @@ def _format(column: str, cell: str) -> str:
 def _choice(column: str, cell: str) -> str | None:
     """Return one of the words that a column allows, or the column's value for an empty cell."""
     if column == "regime":
-        cell = re.sub(r"[\s-]+", "_", cell.lower())
+        plain = re.sub(r"[\s-]+", "_", cell.lower())
+        cell = REGIMES.get(plain, plain)
     if cell and cell not in CHOICES[column]:
         raise ValueError(f"{column} {cell!r} is not known. {nearest(cell, CHOICES[column])}")
     return cell or (None if column == "regime" else "")
@@ -283,6 +284,10 @@ LEAST_VALUE = 1e-15  # of a measured figure: errors are shares of it
 MAX_COUNT = 10_000_000  # of anything counted: tokens of a step, requests, devices
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d+)?")  # 1,146.31
 ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
+REGIMES = {  # other names of regimes
+    **{"single_stream": "single", "single_user": "single", "closed": "closed_loop", "open": "open_loop"},
+    **{"batch": "fixed_batch", "static": "fixed_batch", "static_batch": "fixed_batch"},
+}
 CHOICES = {
     "regime": get_args(Regime),
     "scenario": ("Server", "Interactive", "Offline"),

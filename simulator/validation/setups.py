@@ -205,13 +205,13 @@ def _preset(name: str, version: str) -> Engine:
 
 
 def _formats(recipe: Recipe, engine: Engine) -> tuple[str, str]:
-    """Weights and cache; weights that neither the row nor its source states are the checkpoint's."""
+    """Weights and cache; weights that neither the row nor its source states are what the engine fetches unasked."""
     setup, model = recipe.setup, recipe.model
     stated = _stated(setup)
     weights = mlx_format(setup, model) if stated == "mlx" else stated or recipe.weights
     if weights in ("", "nvfp4") and "fp4" in model.weight_dtype:  # "fp4" is the checkpoint's own kind
         weights = model.weight_dtype
-    weights = weights or model.weight_dtype
+    weights = weights or usual_format(model, engine)
     named = {"fp8": recipe.fp8_dtype, "nvfp4": recipe.fp4_dtype, "int4": recipe.int4_dtype}
     weights = named_format(recipe.file_format(named.get(weights, weights)))
     weights = weight_format(sized_format(weights, setup, model), model, engine)
@@ -245,6 +245,8 @@ def _laid_out(recipe: Recipe, layout: Layout) -> Layout:
         tp, dp = 1, setup.tp  # the column's label is the size of the group
     elif tp and setup.ep > 1 and not setup.dp and tp * setup.ep == setup.devices:
         tp = setup.devices  # tensor and expert degree of one group of devices
+    elif tp * pp <= setup.devices < tp * pp * dp and tp % dp == 0:
+        tp //= dp  # SGLang's --tp with --enable-dp-attention counts the devices of all ranks (server_args.py)
     elif not tp and (known := recipe.degrees):
         tp, pp, dp = known
     elif not tp and dp <= 1:

@@ -260,7 +260,7 @@ def test_a_device_without_a_measured_all_reduce_is_refused():
     ("degrees", "said"),
     [
         ({"dp": 2}, "Give ep 2"),
-        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4"),
+        ({"tp": 2, "dp": 2, "ep": 2}, "Give ep 4 .4 devices.; if tp counts the devices of all ranks, tp 1, dp 2, ep 2"),
         ({"tp": 4, "ep": 2}, "Give ep 1 or 4"),
         ({"dp": 3, "ep": 3}, "8 experts do not divide"),
     ],

@@ -44,6 +44,14 @@ def test_a_time_is_read_in_its_unit(tmp_path, metric, unit, value, read):
 
 
 @pytest.mark.parametrize(
+    ("said", "regime"), [("Closed-loop", "closed_loop"), ("single stream", "single"), ("static", "fixed_batch")]
+)
+def test_a_regime_is_read_as_people_write_it(tmp_path, said, regime):
+    _, [found] = rows(tmp_path, f"L4,llama-3.1-8b,req_s,1,{said}", head="hardware,model,metric,value,regime")
+    assert found.setup.regime == regime
+
+
+@pytest.mark.parametrize(
     ("metric", "unit", "flaw"),
     [
         ("TTFT", "", "has no unit of time"),

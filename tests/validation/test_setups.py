@@ -50,6 +50,9 @@ def setup(**changed: object) -> Setup:
         ({"devices": 4, "tp": 4, "dp": 1, **COPIED}, (1, 1, 4, 4), 1),
         ({"devices": 8, "tp": 2, "pp": 4, "dp": 1, **COPIED}, (1, 4, 2, 2), 1),
         ({"devices": 1, "tp": 1, "dp": 1, **COPIED}, (1, 1, 1, 1), 1),
+        ({"devices": 8, "tp": 8, "dp": 8, "ep": 8}, (1, 1, 8, 8), 1),  # SGLang's attention ranks lie among tp
+        ({"devices": 8, "tp": 8, "dp": 4}, (2, 1, 4, 8), 1),
+        ({"devices": 16, "tp": 8, "dp": 8}, (1, 1, 8, 8), 2),
         ({"devices": 4, "tp": 4, "ep": 4}, (4, 1, 1, 4), 1),
         ({"devices": 4, "tp": 2, "ep": 2}, (4, 1, 1, 4), 1),  # two degrees of one group
         ({"devices": 8, "tp": 2, "ep": 2, "dp": 1}, (2, 1, 1, 2), 4),
@@ -713,3 +716,12 @@ def test_a_measured_run_fitted_where_no_flag_is_stated(stated, tokens, share):
 def test_the_format_in_a_checkpoints_name_counts_where_a_row_has_none_or_16_bits(model, checkpoint, stated, weights):
     setup = Setup(hardware="MI355X", devices=8, tp=8, model=model, checkpoint=checkpoint, weight_dtype=stated)
     assert place(setup).deployment.layout.weight_dtype == weights
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "stored"),
+    [("Ollama", "RTX 3090", "q4_K_M"), ("llama.cpp", "RTX 3090", "q4_K_M"), ("mlx-lm", "M2 Ultra", "bf16")],
+)
+def test_weights_that_nobody_states_are_what_the_engine_fetches(engine, device, stored):
+    row = {"hardware": device, "model": "Llama-3.1-8B", "engine": engine, "weight_dtype": "", "regime": "single"}
+    assert place(setup(**row)).deployment.layout.weight_dtype == stored
