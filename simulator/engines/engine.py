@@ -200,8 +200,9 @@ class Engine(Profile):
         found, missing = self._stated(hardware)
         if not missing:
             return found
-        usual = usual_engine(hardware)
-        other = NO_PRODUCT if load_engine(usual)._stated(hardware)[1] else f"Choose another engine, say {usual}"
+        usual = load_engine(usual_engine(hardware))
+        named = usual.id if usual.engine == self.engine else usual.engine  # another release of it runs there
+        other = NO_PRODUCT if usual._stated(hardware)[1] else f"Choose another engine, say {named}"
         raise NotModelledError(f"{self.id} on {hardware.id}", missing, other)
 
     def _stated(self, hardware: Hardware) -> tuple[Platform | None, str]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
-COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, H100 (8x), 8 GPUs H100, dual 3090, EPYC 9755 2S
+COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, H100x8, H100 (8x), 8 GPUs H100, dual 3090, EPYC 9755 2S
     r"(?P<many>\d{1,3})\s*(?:[x\u00d7*]\s*|gpus?\s+)(?P<device>\D.+|\d{4}.*)"
     r"|(?P<before>.+?)(?:\s[x\u00d7]\s?|\s?\*\s?|\s\(x?(?=\d+(?:\s?(?:x|gpus?))?\)$))(?P<times>\d{1,3})(?:\s?(?:x|gpus?))?\)?"
     r"|(?P<of>.+?)\s(?P<some>\d{1,3})\s?gpus"
+    r"|(?P<glued>.*\d)x(?P<copies>[2-9]|1[0-6])"
     r"|(?:(?P<two>dual|2s)|quad)\s+(?P<each>.+)|(?P<pair>.+?)\s\(?(?:2s|dual[- ]socket)\)?",
     re.IGNORECASE,
 )
@@ -19,7 +20,8 @@ LOOSE = {  # what a loose reading puts in place of what tables say beside a name
     r"\bnv(?:link|switch)\b(?: bridged?)?": "",
     r"\b(?:hbm\d?e?|gddr\dx?|lpddr\dx?|unified|memory|vram)\b": "",
     r"\bgen$": "",
-    r"\b(?:blackwell(?: ultra)?|hopper|ampere|ironwood|trillium)\b": "",
+    r"(?<=\d )grace (?:hopper|blackwell(?: ultra)?)(?: superchip)?\b": "",
+    r"(?<!grace )\b(?:blackwell(?: ultra)?|hopper|ampere|ironwood|trillium)\b": "",
     r"\b(?:kaggle|colab|runpod|lambda|coreweave|gcp|azure)\b": "",
     r"\bxeon 6 (?=\d{4}p)": "xeon ",
     r"\b(?P<device>L\d+S?|A(?:2|10G?|16|30|40)|T4|MI(?:50|60|100|210)|RTX .+?) PCIe\b.*": r"\g<device>",
@@ -144,14 +146,15 @@ def counted(name: str) -> tuple[str, int] | None:
 
     >>> counted("8xH100-SXM5"), counted("dual 3090"), counted("6700xt")
     (('H100-SXM5', 8), ('3090', 2), None)
-    >>> counted("NVIDIA GB200 (4x)"), counted("EPYC 9755 2S"), counted("H100*8")
-    (('NVIDIA GB200', 4), ('EPYC 9755', 2), ('H100', 8))
+    >>> counted("NVIDIA GB200 (4x)"), counted("EPYC 9755 2S"), counted("H100*8"), counted("RTX4090x2")
+    (('NVIDIA GB200', 4), ('EPYC 9755', 2), ('H100', 8), ('RTX4090', 2))
     """
     found = COUNTED.fullmatch(name.strip())
     if not found:
         return None
-    many = found["many"] or found["times"] or found["some"]
-    device = found["device"] or found["before"] or found["of"] or found["each"] or found["pair"]
+    many = found["many"] or found["times"] or found["some"] or found["copies"]
+    named = (found[each] for each in ("device", "before", "of", "glued", "each", "pair"))
+    device = next(filter(None, named))
     return device, int(many) if many else 2 if found["two"] or found["pair"] else 4
 
 

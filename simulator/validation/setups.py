@@ -29,6 +29,7 @@ FITTING = ((2048, None), (2048, 0.95), (2048, 0.98))  # tokens of a step and sha
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
+PORTS = {("vllm", "Google"): "vllm-tpu"}  # what an engine's name means on a vendor's devices, where it runs as a port
 DIES = {"mi250": "mi250-gcd", "tpu7x": "tpu7x-core"}  # packages that sources count, and what software sees of them
 
 
@@ -168,7 +169,10 @@ def _engine(recipe: Recipe) -> Engine:
     Where its scripts let vLLM decide steps ahead, the whole preset of 0.14 is taken: its host times are those of such
     steps.
     """
-    engine = _preset(*recipe.preset)
+    name, version = recipe.preset
+    engine = _preset(name, version)
+    if (port := PORTS.get((engine.engine, recipe.hardware.vendor))) is not None:
+        return _preset(port, version)
     if recipe.decides_ahead and not engine.async_scheduling:
         return _preset(engine.engine, ASYNCHRONOUS)
     return engine

@@ -725,3 +725,8 @@ def test_the_format_in_a_checkpoints_name_counts_where_a_row_has_none_or_16_bits
 def test_weights_that_nobody_states_are_what_the_engine_fetches(engine, device, stored):
     row = {"hardware": device, "model": "Llama-3.1-8B", "engine": engine, "weight_dtype": "", "regime": "single"}
     assert place(setup(**row)).deployment.layout.weight_dtype == stored
+
+
+def test_vllm_on_a_tpu_is_its_port():
+    row = {"hardware": "TPU v6e", "model": "Llama-3.1-8B", "engine": "vLLM", "engine_version": "0.9.2"}
+    assert place(setup(**row, devices=1)).deployment.engine.engine == "vllm-tpu"
