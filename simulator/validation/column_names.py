@@ -1,4 +1,4 @@
-"""Other names of a table's columns and metrics, as engines' flags, benchmarks and people have them, and units of values.
+"""Other names of columns and metrics, as engines' flags, benchmarks and people have them, and units of values.
 
 A table states what it holds by its header: a column that is known by no name is told, not left out in silence.
 """
@@ -45,7 +45,15 @@ COLUMNS = {  # our name: other ones, in small letters with _ for what is neither
     "quality": ("grade",),
 }
 _OURS = {other: name for name, others in COLUMNS.items() for other in others}
-FOR_PEOPLE = ("source_url", "source_commit", "load", "notes", "note", "comment", "comments")  # columns that decide nothing
+FOR_PEOPLE = (
+    "source_url",
+    "source_commit",
+    "load",
+    "notes",
+    "note",
+    "comment",
+    "comments",
+)  # columns that decide nothing
 TIMES_MS = {"ms": 1.0, "s": 1e3, "us": 1e-3}  # a time's unit in milliseconds
 UNITS = {"msec": "ms", "milliseconds": "ms", "sec": "s", "seconds": "s", "\u00b5s": "us", "microseconds": "us"}
 METRICS = {  # other names of metrics, without statistic and unit

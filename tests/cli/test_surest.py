@@ -36,7 +36,9 @@ def test_the_surest_of_a_list_is_what_costs_least_in_the_slowest_case():
 
 def test_the_model_is_named_among_several():
     row = surest_of([of("l40s", 2, 1.0)])
-    assert surest_words(row, of_these=False, models=2).startswith("Enough in all 5: llama-3.1-8b on 2 replicas of l40s, $")
+    assert surest_words(row, of_these=False, models=2).startswith(
+        "Enough in all 5: llama-3.1-8b on 2 replicas of l40s, $"
+    )
 
 
 def test_without_a_price_the_first_that_is_enough_is_named():

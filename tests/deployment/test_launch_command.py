@@ -191,7 +191,11 @@ def test_sglang_is_told_what_drafts():
     ("engine", "setting", "words"),
     [
         ("vllm", "moe_backend=marlin", "--moe-backend marlin"),
-        ("vllm-0.14", "fuse_allreduce_rms=true", """--compilation-config '{"pass_config": {"fuse_allreduce_rms": true}}'"""),
+        (
+            "vllm-0.14",
+            "fuse_allreduce_rms=true",
+            """--compilation-config '{"pass_config": {"fuse_allreduce_rms": true}}'""",
+        ),
         ("sglang", "moe_backend=triton", "--quantization moe_wna16"),
         ("sglang", "moe_backend=cutlass", "--moe-runner-backend cutlass"),
     ],

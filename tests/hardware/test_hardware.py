@@ -200,6 +200,8 @@ def test_aliases_name_one_device_each():
         ("H100-94G", "h100-nvl"),
         ("B200 192GB", "b200-sxm"),
         ("NVIDIA GH200 120GB", "gh200-96"),
+        ("Grace Hopper", "gh200-96"),  # not the CPU
+        ("NVIDIA GB10 Grace Blackwell Superchip", "gb10"),
         ("A100-40G", "a100-sxm-40"),
         ("NVIDIA GeForce RTX 4090 24GB", "rtx-4090"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"),

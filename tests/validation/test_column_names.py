@@ -66,7 +66,7 @@ def test_a_figure_whose_unit_is_not_clear_is_named_and_not_predicted(tmp_path, m
     assert flaw in found.setup.flaw
 
 
-def test_two_columns_of_one_meaning_are_refused_unless_one_has_our_name(tmp_path):
+def test_two_columns_of_one_meaning_are_refused_unless_one_has_our_name():
     with pytest.raises(ProfileError, match="'GPU' and 'Device' are both hardware"):
         header(["GPU", "Device"], "theirs.csv")
     assert header(["hardware", "GPU", "model"], "theirs.csv") == ["hardware", "gpu", "model"]

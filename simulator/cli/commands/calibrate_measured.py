@@ -80,9 +80,7 @@ def command(
     emit(Result(sections, views, notes), form)
 
 
-def _calibrated(
-    rows: Sequence[Measurement], hardware: Hardware, engine: str
-) -> tuple[list[Calibration], list[str]]:
+def _calibrated(rows: Sequence[Measurement], hardware: Hardware, engine: str) -> tuple[list[Calibration], list[str]]:
     """Return the calibrations of the presets that rows lead to, that of most rows first, and why others have none.
 
     Raises what the first raises.

@@ -15,7 +15,13 @@ from simulator.errors import InfercastError, ProfileError, reason
 from simulator.files import parse_json, read_text
 from simulator.validation.benchfiles import aiperf, guidellm, llama_bench, serving
 from simulator.validation.benchfiles.rows import Cells, Stated, completed
-from simulator.validation.measurements import Measurement, measurement_of, own_columns, read_measurements, unread_columns
+from simulator.validation.measurements import (
+    Measurement,
+    measurement_of,
+    own_columns,
+    read_measurements,
+    unread_columns,
+)
 
 __all__ = ["Stated", "columns_left", "read_results", "stated_in_vain"]
 UNSOUND = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError)  # the last: of dates
