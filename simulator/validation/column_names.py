@@ -4,7 +4,7 @@ A table states what it holds by its header: a column that is known by no name is
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from simulator.errors import ProfileError
 
@@ -126,3 +126,19 @@ def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
     if unit not in TIMES_MS:
         raise ValueError(f"metric {metric!r} has no unit of time. State it in a column unit: {', '.join(TIMES_MS)}")
     return name, told[1] if told else stat, TIMES_MS[unit]
+
+
+def with_test(row: Mapping[str, str]) -> dict[str, str]:
+    """Return the cells of a row with those that its metric says, where that is a test of llama-bench.
+
+    >>> with_test({"metric": "pp512", "value": "3000"})["input_len"], with_test({"metric": "tg128 @ d4096"})["input_len"]
+    ('512', '4096')
+    """
+    told = re.fullmatch(r"(pp|tg)\s*(\d+)(?:\s*@\s*d\s*(\d+))?", row.get("metric", "").strip().lower())
+    if not told:
+        return dict(row)
+    kind, tokens, depth = told.groups()
+    found = {"metric": f"{kind}_tok_s", "regime": row.get("regime") or "single", "client": "llama-bench"}
+    lengths = (tokens, "0", depth or "0") if kind == "pp" else (depth or "0", tokens, "0")
+    stated = dict(zip(("input_len", "output_len", "context_len"), lengths, strict=True))
+    return {**stated, **row, **found}

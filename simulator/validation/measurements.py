@@ -20,7 +20,7 @@ from simulator.hardware.refused import device_of, server_of
 from simulator.limits import MOST_NUMBER
 from simulator.models.format_names import named_format
 from simulator.schema_versions import KEY, known_version
-from simulator.validation.column_names import FOR_PEOPLE, header, metric_of
+from simulator.validation.column_names import FOR_PEOPLE, header, metric_of, with_test
 from simulator.validation.older_notes import typed_columns
 
 Regime = Literal["fixed_batch", "closed_loop", "open_loop", "offline", "single"]
@@ -183,6 +183,7 @@ def measurement_of(row: Mapping[str, str], name: str) -> Measurement:
     >>> measurement_of(row, "line 2").setup.regime
     'closed_loop'
     """
+    row = with_test(row)
     figure = {column: row.get(column, "").strip() for column in FIGURE}
     metric, stat, factor = metric_of(figure["metric"], figure["stat"].lower(), figure["unit"])
     value = factor * _number("value", figure["value"])
@@ -287,7 +288,7 @@ MAX_COUNT = 10_000_000  # of anything counted: tokens of a step, requests, devic
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d+)?")  # 1,146.31
 ENDLESS = ("request_rate", "burstiness")  # columns that may be infinite
 REGIMES = {  # other names of regimes
-    **{"single_stream": "single", "single_user": "single", "closed": "closed_loop", "open": "open_loop"},
+    **{"single_stream": "single", "single_user": "single"},
     **{"batch": "fixed_batch", "static": "fixed_batch", "static_batch": "fixed_batch"},
 }
 CHOICES = {

@@ -9,6 +9,7 @@ from simulator.validation.measurements import READERS, read_measurements, unread
 from tests.support.commands import printed
 
 STRANGERS = "GPU,Model Name,Framework,Version,Tensor Parallel Size,ISL,OSL,Max Concurrency,Metric,Value,Unit,Colour"
+LLAMA_BENCH = "GPU,Model,Backend,Metric,Value,Unit"
 ROW = "H100 SXM,meta-llama/Llama-3.1-8B-Instruct,vLLM,0.10.0,1,1024,256,16"
 
 
@@ -88,3 +89,19 @@ def test_columns_that_are_not_read_are_told(tmp_path):
 def test_a_metric_that_contradicts_its_statistic_is_no_figure():
     with pytest.raises(ValueError, match="contradict"):
         metric_of("p99_ttft_ms", "mean", "")
+
+
+@pytest.mark.parametrize(
+    ("test", "lengths"),
+    [
+        ("pp512", ("pp_tok_s", 512, 0, 0)),
+        ("tg128", ("tg_tok_s", 0, 128, 0)),
+        ("pp2048 @ d4096", ("pp_tok_s", 2048, 0, 4096)),
+        ("tg32 @ d4096", ("tg_tok_s", 4096, 32, 0)),
+    ],
+)
+def test_a_test_of_llama_bench_says_its_lengths(tmp_path, test, lengths):
+    _, [found] = rows(tmp_path, f"RTX 3090,Qwen3-8B-Q4_K_M.gguf,llama.cpp,{test},90,t/s", head=LLAMA_BENCH)
+    setup = found.setup
+    assert (found.metric, setup.input_tokens, setup.output_tokens, setup.context_len) == lengths
+    assert (setup.regime, setup.client) == ("single", "llama-bench")
