@@ -131,7 +131,7 @@ def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
 def with_test(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row with those that its metric says, where that is a test of llama-bench.
 
-    >>> with_test({"metric": "pp512", "value": "3000"})["input_len"], with_test({"metric": "tg128 @ d4096"})["input_len"]
+    >>> with_test({"metric": "pp512"})["input_len"], with_test({"metric": "tg128 @ d4096"})["input_len"]
     ('512', '4096')
     """
     told = re.fullmatch(r"(pp|tg)\s*(\d+)(?:\s*@\s*d\s*(\d+))?", row.get("metric", "").strip().lower())
