@@ -27,9 +27,10 @@ SGLANG_CACHES = {"fp8": "fp8_e4m3", "bf16": "bf16", "nvfp4": "fp4_e2m1"}
 GGUF_CACHES = {"bf16": "bf16", "fp16": "f16", "q8_0": "q8_0", "q5_0": "q5_0", "q5_1": "q5_1", "q4_0": "q4_0"}
 
 
-def launch_command(deployment: Deployment) -> str:
+def launch_command(deployment: Deployment, repository: str = "") -> str:
     """Return the command that starts one replica, with every setting that its prediction rests on.
 
+    `repository` holds the checkpoint, where that is not its publisher's own; else it is what has to be found.
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
     llama.cpp, mlx_lm.server, Ollama's FAQ. Over several hosts it is that of each (launch_several_hosts.py). Raises
     NotModelledError for engines that no command is known for, and for settings that no flag of the engine is known
@@ -46,7 +47,8 @@ def launch_command(deployment: Deployment) -> str:
     refuse_misfit(memory_plan(deployment))
     command = _COMMANDS[engine.engine]
     before, after = words_of_hosts(deployment)
-    return " ".join([*before, *command.words(deployment), *after, *_flags(command.flags, deployment)])
+    text = " ".join([*before, *command.words(deployment), *after, *_flags(command.flags, deployment)])
+    return text.replace(_to_be_found(deployment), repository) if repository else text
 
 
 def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:
@@ -102,7 +104,11 @@ def _checkpoint(deployment: Deployment) -> str:
         return _name(deployment.model)
     if stored == deployment.model.published_fp8 != "fp8":  # Qwen's; that others' publishers have one is not known
         return f"{_name(deployment.model)}-FP8"
-    return f"'<{_name(deployment.model)} in {stored}>'"
+    return _to_be_found(deployment)
+
+
+def _to_be_found(deployment: Deployment) -> str:
+    return f"'<{_name(deployment.model)} in {deployment.layout.weight_dtype}>'"
 
 
 def _given(flags: Mapping[str, object]) -> Words:

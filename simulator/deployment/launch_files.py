@@ -48,7 +48,7 @@ DYNAMO_IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.4.0"  # of the reference
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Replicas of a deployment, started in containers; `image` instead of the engine's own.
+    """Replicas of a deployment, started in containers; `image` instead of the engine's own, `repository` of weights.
 
     Raises NotModelledError for engines without an image here, devices that are not NVIDIA's, replicas over several
     hosts and checkpoints that have to be found first; InfercastError for fewer than one replica.
@@ -57,6 +57,7 @@ class Launch:
     deployment: Deployment
     replicas: int = 1
     image: str = ""
+    repository: str = ""
 
     def __post_init__(self) -> None:
         deployment, hardware = self.deployment, self.deployment.hardware
@@ -87,7 +88,7 @@ class Launch:
     @property
     def words(self) -> list[str]:
         """The words of the command that starts a replica."""
-        return shlex.split(launch_command(self.deployment))
+        return shlex.split(launch_command(self.deployment, self.repository))
 
     @property
     def program(self) -> list[str]:

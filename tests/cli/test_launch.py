@@ -26,6 +26,14 @@ def test_a_command_over_two_hosts_says_where_to_type_it():
     assert command.startswith("vllm serve ")
 
 
+def test_the_checkpoint_that_was_typed_is_started():
+    asked = ("launch", "--model", "Qwen/Qwen3-32B-AWQ", "--hardware", "rtx-5090")
+    assert printed(*asked).startswith("vllm serve Qwen/Qwen3-32B-AWQ --max-model-len")
+    assert "- Qwen/Qwen3-32B-AWQ\n" in printed(*asked, "--as", "compose")
+    assert "'<Qwen/Qwen3-32B in fp8>'" not in printed(*asked, "--weight-dtype", "int4")
+    assert "'<Qwen/Qwen3-32B in nvfp4>'" in printed(*asked, "--weight-dtype", "nvfp4")
+
+
 def test_a_file_is_written_or_printed(tmp_path):
     text = printed(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1")
     done = infercast(*ASKED, "--as", "kubernetes", "--image", "mine/vllm:1", "--out", str(tmp_path / "pod.yaml"))

@@ -8,11 +8,13 @@ import typer
 from simulator.cli.options.deployment_options import DeploymentOptions, grouped
 from simulator.cli.output import put
 from simulator.cli.text_layout import Command, columns, wrapped
+from simulator.deployment.deployment import Deployment
 from simulator.deployment.launch_command import launch_command
 from simulator.deployment.launch_files import KINDS, Launch, launch_file
 from simulator.deployment.launch_several_hosts import note_of_hosts
 from simulator.errors import InfercastError
 from simulator.files import write_whole
+from simulator.models.model import checkpoint
 
 COMMAND = "command"
 
@@ -41,14 +43,20 @@ def command(
         raise InfercastError(f"{given} without --as", "it would change nothing", f"Give --as {', '.join(KINDS)}")
     asked.choices()  # first: it opens the user's own profiles
     deployment = asked.deployment()
+    repository = _repository(asked.model, deployment)
     if kind == COMMAND:
         note = note_of_hosts(deployment)
         lines = [f"# {each}" for each in wrapped(note, columns() - 2)] if note else []
-        lines += wrapped(Command(launch_command(deployment)), columns())
+        lines += wrapped(Command(launch_command(deployment, repository)), columns())
         text = "\n".join(lines) + "\n"
     else:
-        text = launch_file(Launch(deployment, replicas, image), kind)
+        text = launch_file(Launch(deployment, replicas, image, repository), kind)
     if out is None:
         put(text)
     else:
         write_whole(out, text, "--out")
+
+
+def _repository(typed: str, deployment: Deployment) -> str:
+    """Return the repository that was typed as the model, where it holds the weights' format; "" for other names."""
+    return typed if "/" in typed and checkpoint(typed)[1] == deployment.layout.weight_dtype else ""
