@@ -70,6 +70,10 @@ METRICS = {  # other names of metrics, without statistic and unit
     "req_s": ("request_throughput", "requests_per_second"),
 }
 _METRICS = {other: name for name, others in METRICS.items() for other in others}
+STATISTIC = re.compile(  # p99_ttft_ms, ttft_p99_ms, ttft_ms_p99
+    r"(?P<before>mean|avg|average|median|p\d\d?)_(?P<of>.+)"
+    r"|(?P<base>.+?)_(?P<behind>mean|avg|average|median|p\d\d?)(?P<unit>(?:_(?:ms|s|us))?)"
+)
 PER_DEVICE = re.compile(r"(?:/|\bper )\s*(?:gpu|device|chip|card|accelerator)", re.IGNORECASE)
 
 
@@ -111,21 +115,22 @@ def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
     if PER_DEVICE.search(unit):
         raise ValueError(f"unit {unit!r} is that of one device. Give the figure of all of them together")
     plain, unit = _plain(metric), UNITS.get(unit.lower(), unit.lower())
-    if told := re.fullmatch(r"(mean|avg|average|median|p\d\d?)_(.+)", plain):
-        plain = told[2]
-        if stat not in ("", told[1]):
+    if told := STATISTIC.fullmatch(plain):
+        plain, named = told["of"] or f"{told['base']}{told['unit']}", told["before"] or told["behind"]
+        if stat not in ("", named):
             raise ValueError(f"metric {metric!r} and stat {stat!r} contradict each other")
+        stat = named
     base, _, own = plain.rpartition("_")
     is_time = own in TIMES_MS and not base.endswith("tok")  # tok_s is a throughput
     name = _METRICS.get(base if is_time else plain, plain)
     if not name.endswith("_ms"):
-        return name, told[1] if told else stat, 1.0
+        return name, stat, 1.0
     if is_time and unit in TIMES_MS and unit != own:
         raise ValueError(f"metric {metric!r} and unit {unit!r} contradict each other")
     unit = own if is_time else unit
     if unit not in TIMES_MS:
         raise ValueError(f"metric {metric!r} has no unit of time. State it in a column unit: {', '.join(TIMES_MS)}")
-    return name, told[1] if told else stat, TIMES_MS[unit]
+    return name, stat, TIMES_MS[unit]
 
 
 def with_test(row: Mapping[str, str]) -> dict[str, str]:

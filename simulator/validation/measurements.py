@@ -7,7 +7,7 @@ text that older_notes.py turns into these columns. `.csv` and `.csv.gz` are read
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -135,7 +135,8 @@ def unread_columns(path: Path) -> list[str]:
     """Return the columns of a table of measurements that no name of docs/measurements.md fits, in their order."""
     read = (*READERS, *FIGURE, *FOR_PEOPLE, KEY, "")
     with open_text(path) as file:
-        return [name for name in header(next(csv.reader(file), []), path) if name not in read]
+        columns = header(next(csv.reader(file), []), path)
+    return [name for name in columns if name not in (*read, *_figures_of(columns))]
 
 
 def own_columns(path: Path) -> set[str]:
@@ -154,9 +155,9 @@ def read_published() -> list[Measurement]:
 
 def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) -> Iterator[Measurement]:
     columns = header(next(table, []), path)
-    filled = {name: str(value) for name, value in stated.items()}
+    filled, figures = {name: str(value) for name, value in stated.items()}, _figures_of(columns)
     for name in NEEDED:
-        if name not in (*columns, *filled):
+        if name not in (*columns, *filled, *(FIGURE if figures else ())):
             only = f"it has no column {name!r}, only {', '.join(columns) or 'none'}"
             raise ProfileError(str(path), only, "Add it: docs/measurements.md lists the columns")
     for line, cells in enumerate(table, start=2):
@@ -167,11 +168,33 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
         version = row.get(KEY, 2 if "regime" in columns else 1)  # such a column came with version 2
         if known_version(Measurement.__name__, version, f"{path}, line {line}") == 1:
             whole = typed_columns(whole)
-        try:
-            yield measurement_of(whole, f"line {line}")
-        except ValueError as error:
-            words = {name: cell for name, cell in whole.items() if READERS.get(name) is _word}
-            yield _measurement(words, f"line {line}", math.nan, f"line {line}: {error}")
+        for figure in [{"metric": name, "value": row[name]} for name in figures if name in row] or [{}]:
+            yield _read_figure({**whole, **figure}, f"line {line}")
+
+
+def _figures_of(columns: Sequence[str]) -> list[str]:
+    """Return the columns that are figures, named by their metrics; none in a table with a column of metrics.
+
+    >>> _figures_of(["model", "ttft (ms)", "p99_tpot_ms", "req_s"]), _figures_of(["metric", "ttft_ms"])
+    (['ttft (ms)', 'p99_tpot_ms', 'req_s'], [])
+    """
+    return [] if "metric" in columns else [name for name in columns if name and _is_metric(name)]
+
+
+def _is_metric(name: str) -> bool:
+    try:
+        return metric_of(with_test({"metric": name})["metric"], "", "")[0] in METRICS
+    except ValueError:  # a time without a unit
+        return False
+
+
+def _read_figure(row: Mapping[str, str], name: str) -> Measurement:
+    """Return the measurement of a row, with a flaw where it cannot be read."""
+    try:
+        return measurement_of(row, name)
+    except ValueError as error:
+        words = {column: cell for column, cell in row.items() if READERS.get(column) is _word}
+        return _measurement(words, name, math.nan, f"{name}: {error}")
 
 
 def measurement_of(row: Mapping[str, str], name: str) -> Measurement:

@@ -34,6 +34,8 @@ def test_other_names_of_columns_and_metrics_are_read_as_ours(tmp_path):
         ("TTFT", "s", "0.5", ("ttft_ms", "mean", 500.0)),
         ("p99_ttft_ms", "", "500", ("ttft_ms", "p99", 500.0)),
         ("Median TPOT (ms)", "", "8.1", ("tpot_ms", "median", 8.1)),
+        ("TTFT p50 (ms)", "", "8.1", ("ttft_ms", "p50", 8.1)),
+        ("tpot_ms_p99", "", "8.1", ("tpot_ms", "p99", 8.1)),
         ("ITL", "us", "8100", ("itl_ms", "mean", 8.1)),
         ("request_throughput", "req/s", "3", ("req_s", "mean", 3.0)),
         ("tg_tok_s", "t/s", "3", ("tg_tok_s", "mean", 3.0)),
@@ -105,3 +107,16 @@ def test_a_test_of_llama_bench_says_its_lengths(tmp_path, test, lengths):
     setup = found.setup
     assert (found.metric, setup.input_tokens, setup.output_tokens, setup.context_len) == lengths
     assert (setup.regime, setup.client) == ("single", "llama-bench")
+
+
+def test_a_column_for_each_metric_is_a_figure_each(tmp_path):
+    head = "GPU,Model,Concurrency,Mean TTFT (ms),p99_tpot_ms,Output Throughput,TTFT"
+    path, found = rows(tmp_path, "L4,llama-3.1-8b,8,120,31,250,0.1", "L4,llama-3.1-8b,16,130,,", head=head)
+    figures = [(each.id, each.metric, each.stat, each.value) for each in found]
+    assert figures == [
+        ("line 2", "ttft_ms", "mean", 120.0),
+        ("line 2", "tpot_ms", "p99", 31.0),
+        ("line 2", "throughput_out_tok_s", "mean", 250.0),
+        ("line 3", "ttft_ms", "mean", 130.0),
+    ]
+    assert unread_columns(path) == ["ttft"]  # without a unit
