@@ -181,19 +181,24 @@ def device_of(name: str) -> str:
     >>> device_of("p5.48xlarge"), device_of("NVIDIA DGX H100"), device_of("L40S")
     ('h100-sxm', 'h100-sxm', 'L40S')
     """
-    plain = re.sub(r"[\s_]+", "-", VENDOR.sub("", name.strip(), count=1).lower())
-    return next((device for pattern, (_, device) in SYSTEMS.items() if re.fullmatch(pattern, plain)), name)
+    return _system(name)[1]
 
 
 def server_of(name: str) -> tuple[str, int] | None:
     """Return the device of a server and how many it has, where a note in brackets counts them; None for other names.
 
-    >>> server_of("NVIDIA DGX B200 (8x B200)"), server_of("DGX B200"), server_of("QuietBox (8x Wormhole)")
+    >>> server_of("NVIDIA DGX B200 (8x B200)"), server_of("DGX B200"), server_of("Galaxy (32x Wormhole)")
     (('b200-sxm', 8), None, None)
     """
     noted = re.fullmatch(r"(.+?)\s*\((\d+)\s?[x\u00d7]\s?\D.*\)", name.strip())
-    device = device_of(noted[1]) if noted else ""
-    return (device, int(noted[2])) if noted and device != noted[1] else None
+    what, device = _system(noted[1]) if noted else ("", "")
+    return (device, int(noted[2])) if noted and (what == SERVER or what.startswith("an instance")) else None
+
+
+def _system(name: str) -> tuple[str, str]:
+    """Return what a name that has devices is, and its device; "" and the name itself for others."""
+    plain = re.sub(r"[\s_]+", "-", VENDOR.sub("", name.strip(), count=1).lower())
+    return next((found for pattern, found in SYSTEMS.items() if re.fullmatch(pattern, plain)), ("", name))
 
 
 def refuse_known(name: str) -> None:
