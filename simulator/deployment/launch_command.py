@@ -48,7 +48,7 @@ def launch_command(deployment: Deployment, repository: str = "") -> str:
     command = _COMMANDS[engine.engine]
     before, after = words_of_hosts(deployment)
     text = " ".join([*before, *command.words(deployment), *after, *_flags(command.flags, deployment)])
-    return text.replace(_to_be_found(deployment), repository) if repository else text
+    return text.replace(_checkpoint(deployment), repository) if repository else text
 
 
 def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:
@@ -104,11 +104,7 @@ def _checkpoint(deployment: Deployment) -> str:
         return _name(deployment.model)
     if stored == deployment.model.published_fp8 != "fp8":  # Qwen's; that others' publishers have one is not known
         return f"{_name(deployment.model)}-FP8"
-    return _to_be_found(deployment)
-
-
-def _to_be_found(deployment: Deployment) -> str:
-    return f"'<{_name(deployment.model)} in {deployment.layout.weight_dtype}>'"
+    return f"'<{_name(deployment.model)} in {stored}>'"
 
 
 def _given(flags: Mapping[str, object]) -> Words:
