@@ -201,8 +201,7 @@ class Engine(Profile):
         if not missing:
             return found
         usual = load_engine(usual_engine(hardware))
-        named = usual.id if usual.engine == self.engine else usual.engine  # another release of it runs there
-        other = NO_PRODUCT if usual._stated(hardware)[1] else f"Choose another engine, say {named}"
+        other = NO_PRODUCT if usual._stated(hardware)[1] else f"Choose another engine, say {usual.id}"
         raise NotModelledError(f"{self.id} on {hardware.id}", missing, other)
 
     def _stated(self, hardware: Hardware) -> tuple[Platform | None, str]:
