@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.cost.bounds import Bounds, bounds
 from simulator.cost.capacity import Answer, answer
 from simulator.cost.energy import busy_watts
+from simulator.cost.lower_bounds import LowerBounds, lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import Deployment
@@ -68,7 +68,7 @@ class Candidate:
 class Bounded(NamedTuple):
     """Bounds of a candidate; the highest rate within the SLO, in requests/s, and the metric missed at any, or ""."""
 
-    bounds: Bounds
+    bounds: LowerBounds
     most_per_s: float
     never: str
 
@@ -132,7 +132,7 @@ def learned_of(asked: BoundLookup | LoadLookup | AnswerLookup) -> Bounded | Trie
             return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
         scenario = Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions)
-        found = bounds(scenario.at_quantile(asked.quantile))
+        found = lower_bounds(scenario.at_quantile(asked.quantile))
         return Bounded(found, found.most_within(asked.slo), found.misses(asked.slo))
     except InfercastError as error:
         return error

@@ -26,7 +26,7 @@ class Adapter(Protocol):
         ...
 
 
-def serve(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
+def step_log_of(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
     """Send each request at its arrival time (seconds), step until all are done, and return the log."""
     first_s, last_s = [0.0] * len(requests), [0.0] * len(requests)
     left: dict[int, int] = {}

@@ -16,7 +16,7 @@ import openvino_genai as genai
 
 from simulator.calibration.step_log import Part
 from simulator.errors import InfercastError
-from simulator.reference.adapter import serve
+from simulator.reference.adapter import step_log_of
 from simulator.reference.small_loads import record
 
 CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU
@@ -103,7 +103,7 @@ class OpenvinoCpu:
 
 def main(weights: str, logs: str, threads: str, load: str, count: str) -> None:
     """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
-    record(partial(serve, OpenvinoCpu(Path(weights), int(threads))), Path(logs), float(load), int(count))
+    record(partial(step_log_of, OpenvinoCpu(Path(weights), int(threads))), Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import vllm  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
 from simulator.calibration.step_log import Part  # noqa: E402
-from simulator.reference.adapter import serve  # noqa: E402
+from simulator.reference.adapter import step_log_of  # noqa: E402
 from simulator.reference.small_loads import record  # noqa: E402
 
 
@@ -87,7 +87,7 @@ def _parts(decision: Any) -> tuple[Part, ...]:
 
 def main(folder: str, logs: str, dtype: str, load: str, count: str) -> None:
     """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
-    record(partial(serve, VllmCpu(Path(folder), dtype)), Path(logs), float(load), int(count))
+    record(partial(step_log_of, VllmCpu(Path(folder), dtype)), Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cost.bounds import bounds
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.mean_steps import decode_step
 from simulator.cost.scenario import Scenario
 from simulator.deployment.batches import Batch, attended, decode_counts, prefill_counts
@@ -98,7 +98,7 @@ def test_what_attention_reads_by_hand():
     """20,000 tokens of prompt are two chunks and 3,616 tokens; 199 decodes read 3,617 to 3,815 of the third one."""
     load = Workload(OpenLoop(1.0), Independent(Fixed(20_000), Fixed(200)), 2)
     scenario = Scenario(scout(), load)
-    found = bounds(scenario)
+    found = lower_bounds(scenario)
     prompt_s, decodes_s = found._attention_s
     slopes, local = found._floor.slopes, 2 * CHUNK * (CHUNK + 1) // 2 + 3616 * 3617 // 2
     assert prompt_s == pytest.approx(slopes[2:] @ [20_000, 200_010_000, local], rel=1e-9)

@@ -12,10 +12,10 @@ from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.numbers import count, number, percent, ranged
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cli.text_layout import Command
-from simulator.cost.bounds import REJECTED
 from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
+from simulator.cost.lower_bounds import REJECTED
 from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import ALONE, SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment

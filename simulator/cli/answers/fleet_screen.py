@@ -216,7 +216,7 @@ def _views(found: Found, row: Row, behaviour: ClientQuestion) -> list[View]:
     names = [name for name in SEEN if name in each.metrics]
     with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
     within = intervals_by_metric(with_interval, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
-    views = [load_screen.latencies(title, row, names, each.report.slo), within, _replicas_view(each)]
+    views = [load_screen.latency_view(title, row, names, each.report.slo), within, _replicas_view(each)]
     if not each.changes:
         return views
     changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]

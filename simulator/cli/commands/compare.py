@@ -21,8 +21,8 @@ from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
 from simulator.cli.text_layout import Format
-from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
+from simulator.cost.lower_bounds import REJECTED
 from simulator.cost.risk import CASES
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError, InterruptedSweepError

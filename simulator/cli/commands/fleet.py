@@ -16,7 +16,7 @@ from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cli.text_layout import Format
-from simulator.cost.scenario import drawn
+from simulator.cost.scenario import draws_of
 from simulator.errors import InfercastError, NotModelledError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
@@ -58,7 +58,7 @@ def command(
         service = fleet.service(deployment)
         workload, _, clients = behaviour.asked(engine_workload(load, deployment))
         counted = replace(load, request_count=workload.request_count)
-        loads = drawn(counted, deployment) if service.is_constant(clients) else [load]
+        loads = draws_of(counted, deployment) if service.is_constant(clients) else [load]
         with progress_bar(str(deployment)) as progress:
             asked = (behaviour.asked(engine_workload(each, deployment)) for each in loads)
             first, *draws = [service.report(requests, who, slo, progress) for _, requests, who in asked]
