@@ -30,7 +30,7 @@ MEMORY = ["memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
 HEAVY = ("pandas", "matplotlib", "numba", "torch", "scipy")
 
 
-LIGHT = ("complaint", "completion", "examples", "help", "other_words", "text_layout", "usage")
+LIGHT = ("complaint", "completion", "examples", "help", "other_tools_options", "text_layout", "usage")
 
 
 def test_nothing_heavy_is_imported():

@@ -117,7 +117,7 @@ def _save_page(
     path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, words: tuple[list[str], str]
 ) -> None:
     """Write the page; `words`: sentences on those that are no answer, and on what is enough in all cases."""
-    from simulator.cli.pages.decision import Decision
+    from simulator.cli.pages.decision_page import Decision
 
     Decision(found, rows, moved, *words).save(path)
 

@@ -88,7 +88,7 @@ def command(
     excluded += [f"Left out: {error}" for error in refused]
     threads = Threads(jobs or cores())
     rows = followed("answers", in_order(threads, compared_row, compared), len(compared))
-    from simulator.cli.pages.decision import Decision
+    from simulator.cli.pages.decision_page import Decision
 
     figures = CostDetails(compared, priced, interval_options.interval)
     is_open = len(compared) > 1 and not compared[0].risk.is_sure
