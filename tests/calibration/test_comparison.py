@@ -99,7 +99,7 @@ def test_a_file_that_is_no_log(tmp_path):
 
 def test_step_errors_by_hand():
     found = step_errors([1.1, 2.0, 2.4], [1.0, 2.0, 3.0])
-    assert len(found.steps) == 3
+    assert found.count == 3
     assert found.median == pytest.approx(0.1)
     assert found.largest == pytest.approx(0.2)
     assert found.bias == 1.0
