@@ -46,7 +46,7 @@ class CalibrationScore(NamedTuple):
     held_back: float
 
 
-class Moved(NamedTuple):
+class MovedConstant(NamedTuple):
     """A constant's shipped value, the calibrated one, and the ends of the 80 % interval that the rows leave it."""
 
     constant: Constant
@@ -155,7 +155,7 @@ class Calibration:
         return _median(self.fitted) < shipped - GAIN and _median(self.judged) < shipped + GAIN
 
     @property
-    def moved(self) -> list[Moved]:
+    def moved(self) -> list[MovedConstant]:
         """The constants that moved, those that moved furthest for their prior first."""
         found = []
         sure = np.sqrt(np.diag(self.fit.covariance)) * SURE
@@ -168,7 +168,9 @@ class Calibration:
                     self.problem.value(int(index), by + each * sure[index]) for each in (-1.0, 0.0, 1.0)
                 )
                 evidence = shipped.source.evidence if shipped is not None else "guess"
-                found.append(Moved(constant, self.problem.shipped[constant.name], evidence, value, low, high, by))
+                found.append(
+                    MovedConstant(constant, self.problem.shipped[constant.name], evidence, value, low, high, by)
+                )
         return found
 
     @property

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from simulator.cost.bisection import bisect_first
 from simulator.cost.candidate import (
     AnswerLookup,
-    Bounded,
+    BoundedCandidate,
     BoundLookup,
     Candidate,
     LoadLookup,
     Rental,
-    Tried,
+    TriedReplicas,
     extra_watts,
     learned_of,
 )
@@ -140,7 +140,7 @@ class SearchNode:
         """Whether the number of replicas is known: one less is too few."""
         return bool(self.replicas) and self.replicas == self.low + 1
 
-    def note(self, tried: Tried) -> None:
+    def note(self, tried: TriedReplicas) -> None:
         """Take note of a simulation."""
         assert self.bounds is not None  # noqa: S101  what is simulated was bounded before
         if tried.keeps:
@@ -299,12 +299,12 @@ class Search:
         replicas = (node.low + node.replicas) // 2 if node.replicas else self._affordable(node) or node.low + node.step
         return LoadLookup(node.bounds.scenario, replicas, load.rate_per_s / replicas)
 
-    def _learn(self, node: SearchNode, learned: Bounded | Tried | Answer | InfercastError) -> None:
+    def _learn(self, node: SearchNode, learned: BoundedCandidate | TriedReplicas | Answer | InfercastError) -> None:
         if isinstance(learned, InfercastError):
             node.error = learned
         elif isinstance(learned, Answer):
             node.settle(learned)
-        elif isinstance(learned, Bounded):
+        elif isinstance(learned, BoundedCandidate):
             node.bounds, node.never = learned.bounds, learned.never
             node.low = max(node.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
         else:

@@ -34,7 +34,7 @@ NO_ROOM = "memory"
 NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-dtype auto, and the peaks that they need
 
 
-class Options(NamedTuple):
+class Candidates(NamedTuple):
     """All candidates of a question, those that the data sheet rules out, by reason, and what does not go together.
 
     Reasons: NO_ROOM, or the metric of the SLO that a lone request misses; each with the device.
@@ -100,13 +100,13 @@ class CompareQuestion(DeploymentQuestion):
     dp: str = ANY
     weight_dtype: str = ANY
 
-    def options(self, asked: Demand) -> Options:
+    def options(self, asked: Demand) -> Candidates:
         """Return all candidates for some requests and an SLO; each is built, and may be refused, when it is looked at.
 
         Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
         """
         light = cache(lambda model, *dtypes: LightBounds(loaded(checkpoint, model)[0], dtypes, asked))
-        found = Options([], Counter(), [])
+        found = Candidates([], Counter(), [])
         models = [loaded(checkpoint, each) for each in comma_list(self.model, "--model")]
         for hardware, (model, named) in product(devices(self.hardware), models):
             for engine, dtypes in self._served(model, named, hardware):
@@ -185,7 +185,7 @@ def _runs(engine: Engine, hardware: Hardware) -> bool:
 
 
 def _add(
-    found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, Any]], settings: Settings
+    found: Candidates, bounds: LightBounds, like: Candidate, degrees: list[dict[str, Any]], settings: Settings
 ) -> None:
     """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
     hardware = like.hardware

@@ -17,7 +17,7 @@ from simulator.calibration.comparison import (
     step_errors,
 )
 from simulator.calibration.engine_logs import check_logs
-from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, read_log
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, StepLog, StepPart, read_log
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
@@ -52,7 +52,7 @@ def oracle_log(seed: int = 0, count: int = 30) -> StepLog:
     seconds = (float(each) for each in rng.uniform(0.001, 0.03, 10_000))
     result = run_oracle(rows, OracleLimits(4, 32, 20, 4), lambda _batch: next(seconds))
     steps = tuple(
-        LoggedStep(step.start_s, step.end_s - step.start_s, tuple(Part(*part) for part in step.scheduled))
+        LoggedStep(step.start_s, step.end_s - step.start_s, tuple(StepPart(*part) for part in step.scheduled))
         for step in result.steps
     )
     requests = tuple(
@@ -120,7 +120,7 @@ def test_latencies_by_hand():
 
 
 def test_counts_of_a_logged_step():
-    step = LoggedStep(0.0, 1.0, (Part(3, 1, 10), Part(4, 5, 0)))
+    step = LoggedStep(0.0, 1.0, (StepPart(3, 1, 10), StepPart(4, 5, 0)))
     assert step.counts().tokens == 6
     assert step.counts().decode_reads == 11
     assert step.counts().prefill_pairs == 15

@@ -30,7 +30,7 @@ from simulator.executors.choice import executor_named
 from simulator.executors.executor import cores, in_order
 from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
-from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.questions.compare_question import NO_ROOM, Candidates
 
 SECONDS_MEANT = 10.0  # ms of a first or last token up to which a bound without a unit may have been meant in seconds
 
@@ -151,7 +151,7 @@ def _searched(search: Search) -> bool:
     return False
 
 
-def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
+def _nothing(search: Search, options: Candidates, *, interrupted: bool) -> tuple[str, str, str]:
     if interrupted:
         return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
     errors = [*options.refused, *(each.error for each in search.out if each.error)]

@@ -85,11 +85,11 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
 def _save_page(path: Path, result: Result, found: SweepAnswers[LoadQuestion], done: list[SimulatedLoad]) -> None:
     """Write the page; of a sweep only the load that it looks into is simulated again, for what no row has."""
     from simulator.cli.pages.load_page import save_load_page
-    from simulator.cli.pages.sections import Ran
+    from simulator.cli.pages.sections import SimulatedRun
 
     rows, scenarios = found.rows, [case.question.scenario()[0] for case, _ in found.answered]
     over = sweep_of(rows, [*common(rows)[1], *varying_loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None
     place = busiest(rows, scenarios[0].slo)
     shown = done[place] if done else _simulated(found.answered[place][0].question)
     deployments = [each.deployment for each in scenarios]
-    save_load_page(path, result, Ran(shown.scenario, shown.report, rows[place]), deployments, over)
+    save_load_page(path, result, SimulatedRun(shown.scenario, shown.report, rows[place]), deployments, over)

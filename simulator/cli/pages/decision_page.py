@@ -15,8 +15,8 @@ from simulator.cli.numbers import count, percent
 from simulator.cli.output import Column, Row, View
 from simulator.cli.pages.blocks import bullets, evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
-    Ran,
-    Rented,
+    RentedOffers,
+    SimulatedRun,
     curve_view,
     load_curve,
     load_section,
@@ -81,9 +81,9 @@ class Decision:
         return load_curve(self.best.found.scenario, self.best.answer.capacity.rate_per_s, self.details.level)
 
     @cached_property
-    def ran(self) -> Ran:
+    def ran(self) -> SimulatedRun:
         """The simulation of the cheapest answer at its share of the asked rate."""
-        return Ran(self.best.found.scenario, self.best.found.report, self.details.rows[0])
+        return SimulatedRun(self.best.found.scenario, self.best.found.report, self.details.rows[0])
 
     def save(self, path: Path) -> None:
         """Write the page. Raises InfercastError where its file cannot be written."""
@@ -92,7 +92,7 @@ class Decision:
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
         curve = f"Latency against load, one replica of {best}"
-        prices = [Rented.of(each.answer) for each in self.compared], self.details.priced.terms().on
+        prices = [RentedOffers.of(each.answer) for each in self.compared], self.details.priced.terms().on
         makes: list[Callable[[], PageSection]] = [  # some simulate for seconds
             self._answer,
             self._alternatives,

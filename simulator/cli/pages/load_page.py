@@ -8,14 +8,16 @@ from simulator.cli.answers.load_screen import busiest, sent_load
 from simulator.cli.numbers import percent
 from simulator.cli.output import Result
 from simulator.cli.pages.blocks import below, bullets, evidence_section, repeat_section, table_of, write
-from simulator.cli.pages.sections import Ran, load_section, memory_section, request_section, step_section
+from simulator.cli.pages.sections import SimulatedRun, load_section, memory_section, request_section, step_section
 from simulator.deployment.deployment import Deployment
 from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.plots.sweep_plots import Sweep
 from simulator.units import significant
 
 
-def save_load_page(path: Path, result: Result, shown: Ran, every: Sequence[Deployment], sweep: Sweep | None) -> None:
+def save_load_page(
+    path: Path, result: Result, shown: SimulatedRun, every: Sequence[Deployment], sweep: Sweep | None
+) -> None:
     """Write the page of one simulation, or of several that a sweep orders. Raises as `write` does.
 
     `shown`: the simulation that it looks into (`busiest` of a sweep); `every`: the deployment of each.
@@ -46,7 +48,7 @@ def _named(sweep: Sweep, place: int) -> str:
     return f"{at} {sweep.x_label}" + (f", {series}" if series else "")
 
 
-def _key_figures(ran: Ran) -> list[KeyFigure]:
+def _key_figures(ran: SimulatedRun) -> list[KeyFigure]:
     row, report = ran.row, ran.report
     found = []
     for name in ("ttft", "tpot", "e2el"):

@@ -11,8 +11,8 @@ from simulator.cli.numbers import count
 from simulator.cli.output import Column, Result, View
 from simulator.cli.pages.blocks import below, bullets, evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
-    Ran,
-    Rented,
+    RentedOffers,
+    SimulatedRun,
     memory_section,
     picture_of,
     prices_section,
@@ -60,8 +60,8 @@ class PlanAnswer:
         """Write the page, of what the text screen has in `result`. Raises as `write` does."""
         best, scenario = self.best, self.best.scenario
         most = max(each.most for each in best.months)
-        rented = Rented(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
-        full = Ran(scenario, best.rates.known.report, {})
+        rented = RentedOffers(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
+        full = SimulatedRun(scenario, best.rates.known.report, {})
         every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
         folded = Folded("With replica-hours", [every])
         checks = [each._asdict() for each in self.checks]

@@ -103,7 +103,7 @@ def curve_view(sweep: Sweep) -> View:
 
 
 @dataclass(frozen=True)
-class Ran:
+class SimulatedRun:
     """A simulated load: its scenario, its report, its row of figures."""
 
     scenario: Scenario
@@ -118,7 +118,7 @@ class Ran:
         return Batch(running, *lengths)
 
 
-def request_section(ran: Ran, at: str = "") -> PageSection:
+def request_section(ran: SimulatedRun, at: str = "") -> PageSection:
     """Return where a request's time goes, the spread of latencies, and the run over its time."""
     explained = Explanation(ran.report)
     blocks: list[Block] = [
@@ -139,7 +139,7 @@ def request_section(ran: Ran, at: str = "") -> PageSection:
     return PageSection("request", f"Where a request's time goes{at}", blocks)
 
 
-def step_section(ran: Ran) -> PageSection:
+def step_section(ran: SimulatedRun) -> PageSection:
     """Return where the time of a mean decode step and of a mean prompt goes, and both under the roofline."""
     batch, deployment = ran.batch, ran.scenario.deployment
     many = estimate(deployment, batch, assume_fits=True)
@@ -171,7 +171,7 @@ def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> 
     return PageSection("memory", "Where the memory goes", [picture, table_of(replace(view, rows=named))])
 
 
-class Rented(NamedTuple):
+class RentedOffers(NamedTuple):
     """The offers that count for a deployment, and the instances of them that are rented."""
 
     offers: tuple[Offer, ...]
@@ -183,7 +183,7 @@ class Rented(NamedTuple):
         return cls(found.scenario.offers, found.packing)
 
 
-def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
+def prices_section(rented: Sequence[RentedOffers], on: date) -> PageSection:
     """Return the offers that are rented and the next cheapest ones, with their age on a day, and source."""
     offered = [row for each in rented for row in _offer_rows(each, on)]
     columns = [
@@ -209,7 +209,7 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     return PageSection("prices", "Prices", [*([Prose(told)] if told else []), table_of(view)])
 
 
-def _offer_rows(found: Rented, on: date) -> Iterator[Row]:
+def _offer_rows(found: RentedOffers, on: date) -> Iterator[Row]:
     rented = dict(found.packing.instances) if found.packing else {}
     cheapest = sorted(found.offers, key=lambda offer: offer.usd_per_device_hour)[:SHOWN_OFFERS]
     for offer in dict.fromkeys([*rented, *cheapest]):
