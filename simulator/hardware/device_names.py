@@ -139,12 +139,12 @@ def _loosely(name: str) -> Iterator[str]:
     yield from seen
 
 
-def device_and_count(name: str) -> tuple[str, int] | None:
+def counted(name: str) -> tuple[str, int] | None:
     """Return the device of a name and how many of it there are; None for a name that counts none.
 
-    >>> device_and_count("8xH100-SXM5"), device_and_count("dual 3090"), device_and_count("6700xt")
+    >>> counted("8xH100-SXM5"), counted("dual 3090"), counted("6700xt")
     (('H100-SXM5', 8), ('3090', 2), None)
-    >>> device_and_count("NVIDIA GB200 (4x)"), device_and_count("EPYC 9755 2S"), device_and_count("H100*8")
+    >>> counted("NVIDIA GB200 (4x)"), counted("EPYC 9755 2S"), counted("H100*8")
     (('NVIDIA GB200', 4), ('EPYC 9755', 2), ('H100', 8))
     """
     found = COUNTED.fullmatch(name.strip())

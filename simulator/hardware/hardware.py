@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr
 from simulator.errors import NotModelledError, ProfileError, Setting
 from simulator.files import named_file
 from simulator.hardware.achievable import Achievable, PeakName
-from simulator.hardware.device_names import branded, device_and_count, spellings, vendor_of
+from simulator.hardware.device_names import branded, counted, spellings, vendor_of
 from simulator.hardware.refused import refuse_known
 from simulator.profile import (
     Bytes,
@@ -159,7 +159,7 @@ def _device(name: str) -> tuple[Path, int]:
     """Return a device's path, and the memory in GB of its machine where the name states another than the profile's."""
     with suppress(ProfileError):
         return find(KIND, name), 0
-    several_of = device_and_count(name)
+    several_of = counted(name)
     if several_of and several_of[1] == 1:
         return _device(several_of[0])
     if several_of:

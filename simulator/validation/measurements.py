@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from simulator.errors import ProfileError, nearest, reason
 from simulator.files import open_text
-from simulator.hardware.device_names import CPU, device_and_count
+from simulator.hardware.device_names import CPU, counted
 from simulator.hardware.refused import device_of
 from simulator.limits import MOST_NUMBER
 from simulator.models.format_names import named_format
@@ -191,7 +191,7 @@ def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = ""
 def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     found = {FIELDS.get(column, column): read(column, cell[column]) for column, read in READERS.items()}
     stated = found["devices"] or any(found[each] for each in ("tp", "pp", "dp", "replicas"))
-    if several := device_and_count(found["hardware"]):  # 8x H100: as many, where no column says how many
+    if several := counted(found["hardware"]):  # 8x H100: as many, where no column says how many
         found["hardware"], found["devices"] = several[0], found["devices"] or (0 if stated else several[1])
         if CPU.search(several[0]):
             found["not_modelled"] = found["not_modelled"] or "one process over several sockets"
