@@ -79,8 +79,8 @@ def _some(units: Mapping[str, float]) -> str:
     return ", ".join(unit or "a bare number" for unit in units)
 
 
-def scaled(value: float, unit: str, digits: int = 3) -> str:
-    """Return a number as text with its unit and a decimal prefix, between 1 and 1000, to `digits` significant digits.
+def scaled(value: float, unit: str) -> str:
+    """Return a number as text with its unit and a decimal prefix, between 1 and 1000, to three significant digits.
 
     >>> scaled(3.35e12, "B/s")
     '3.35 TB/s'
@@ -91,12 +91,12 @@ def scaled(value: float, unit: str, digits: int = 3) -> str:
         return f"{value:g} {unit}"
     prefixes = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
     smallest, largest = (-9, 0) if unit == "s" else (0, 15)
-    rounded = float(f"{value:.{digits}g}")  # first, so that 999.9 becomes 1.00 k and not 1e+03
+    rounded = float(f"{value:.3g}")  # first, so that 999.9 becomes 1.00 k and not 1e+03
     power = min(max(3 * math.floor(math.log10(abs(rounded)) / 3 + 1e-12), smallest), largest)
     number = rounded / 10.0**power
     if abs(number) >= 1000:
         return f"{value / 10.0**power:,.0f} {prefixes[power]}{unit}"
-    return f"{number:.{digits}g} {prefixes[power]}{unit}"
+    return f"{number:.3g} {prefixes[power]}{unit}"
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -69,7 +69,7 @@ def errors_by_kind(
     return found
 
 
-def latencies(run: Run) -> dict[str, float]:
+def latency_quantiles(run: Run) -> dict[str, float]:
     """Return the p50 and p95 of TTFT, TPOT and E2EL of a simulated run in seconds, as {"ttft_p50_s": ...}."""
     outputs = run.requests.output_tokens
     return _quantiles(run.requests.arrival_s, run.first_token_s, run.finished_s, outputs)
@@ -125,11 +125,6 @@ class Replay:
 
     steps: tuple[LoggedStep, ...]
     equal: int  # leading steps of the same composition
-
-    @property
-    def count(self) -> int:
-        """Number of steps."""
-        return len(self.steps)
 
 
 def replay(log: StepLog) -> Replay:

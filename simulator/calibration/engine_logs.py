@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from simulator.calibration.comparison import (
     StepErrors,
     errors_by_kind,
-    latencies,
+    latency_quantiles,
     limits_of,
     logged_latencies,
     replay,
@@ -108,7 +108,7 @@ def check_logs(folder: str | Path, deployment: Deployment) -> LogCheck:
         log=load,
         tables=tiers,
         span=span,
-        predicted={name: latencies(run) for name, run in runs.items()},
+        predicted={name: latency_quantiles(run) for name, run in runs.items()},
         measured=logged_latencies(load),
         equal_steps=again.equal,
     )

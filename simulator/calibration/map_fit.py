@@ -1,7 +1,7 @@
 """MAP fit (maximum a posteriori) of an engine's constants on a device to a user's own measurements.
 
 The prior of each constant is normal in its logarithm around the shipped value, as wide as it is uncertain for a new
-machine (terms.py); the logarithm of a measurement has noise NOISE. So a constant moves as far as the rows say.
+machine (calibrated_constants.py); the logarithm of a measurement has noise NOISE. So each moves as far as rows say.
 """
 
 import math
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from simulator.arrays import Floats, Ints
-from simulator.calibration.terms import TERMS, Term, adjusted
+from simulator.calibration.calibrated_constants import CONSTANTS, Constant, adjusted
 from simulator.deployment.deployment import Deployment
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.engine import Engine
@@ -51,7 +51,7 @@ def _peaks(deployment: Deployment) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The most probable vector, and its covariance (terms, terms), both in prior standard deviations."""
+    """The most probable vector, and its covariance (constants, constants), both in prior standard deviations."""
 
     moved: Floats
     covariance: Floats
@@ -61,7 +61,7 @@ class Fit:
 class Problem:
     """The measurements of a fit, and the predictions for them at any vector of constants.
 
-    Vectors have shape (terms,), in the order of `terms` and in prior standard deviations; 0 is the shipped value.
+    Vectors have shape (constants,), in the order of `constants`, in prior standard deviations; 0: the shipped value.
     """
 
     rows: list[Measurement]
@@ -73,9 +73,9 @@ class Problem:
     _slopes: dict[bytes, Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def terms(self) -> tuple[Term, ...]:
+    def constants(self) -> tuple[Constant, ...]:
         """The constants that the engine has on the device."""
-        return tuple(term for term in TERMS if term.of(self.engine, self.hardware) is not None)
+        return tuple(constant for constant in CONSTANTS if constant.of(self.engine, self.hardware) is not None)
 
     @cached_property
     def peaks(self) -> dict[str, float]:
@@ -86,33 +86,35 @@ class Problem:
     @cached_property
     def shipped(self) -> dict[str, float]:
         """The shipped constants by name; shares are cut at `peaks`, above which they change nothing."""
-        known = {term.name: float(term.of(self.engine, self.hardware) or 0.0) for term in self.terms}
+        known = {constant.name: float(constant.of(self.engine, self.hardware) or 0.0) for constant in self.constants}
         return {name: min(value, self.peaks.get(name, math.inf)) for name, value in known.items()}
 
     @cached_property
     def spreads(self) -> Floats:
-        """Prior standard deviations of ln(value + floor), shape (terms,)."""
+        """Prior standard deviations of ln(value + floor), shape (constants,)."""
         basis = shipped_basis(next(iter(self.asked.values())).deployment)
-        return np.array([term.spread(basis) for term in self.terms])
+        return np.array([constant.spread(basis) for constant in self.constants])
 
     @cached_property
     def limits(self) -> tuple[Floats, Floats]:
         """The lowest and the highest vector: times of 0, shares at the device's peaks."""
-        low = [term.least(self.shipped[term.name]) for term in self.terms]
-        named = [term.name for term in self.terms]
+        low = [constant.least(self.shipped[constant.name]) for constant in self.constants]
+        named = [constant.name for constant in self.constants]
         high = [math.log(self.peaks[each] / self.shipped[each]) if each in self.peaks else math.inf for each in named]
         return np.array(low) / self.spreads, np.array(high) / self.spreads
 
     def value(self, index: int, moved: float) -> float:
         """Return the constant with an index at `moved` prior standard deviations."""
-        term = self.terms[index]
+        constant = self.constants[index]
         return (
-            self.shipped[term.name] if not moved else term.moved(self.shipped[term.name], moved * self.spreads[index])
+            self.shipped[constant.name]
+            if not moved
+            else constant.moved(self.shipped[constant.name], moved * self.spreads[index])
         )
 
     def values(self, moved: Floats) -> dict[str, float]:
         """Return the constants at a vector, by name; those that do not move are left out."""
-        return {term.name: self.value(i, moved[i]) for i, term in enumerate(self.terms) if moved[i]}
+        return {constant.name: self.value(i, moved[i]) for i, constant in enumerate(self.constants) if moved[i]}
 
     @cached_property
     def measured(self) -> Floats:
@@ -147,14 +149,14 @@ class Problem:
         return self._known[key]
 
     def slopes(self, at: Floats, chosen: Ints) -> Floats:
-        """Return the derivatives of log predictions at a vector by each term, shape (chosen, terms)."""
+        """Return the derivatives of log predictions at a vector by each constant, shape (chosen, constants)."""
         key = at.tobytes() + chosen.tobytes()
         if key not in self._slopes:
             base, (low, high) = self.log_predictions(at, chosen), self.limits
             columns = []
-            for index, term in enumerate(self.terms):
+            for index, constant in enumerate(self.constants):
                 probe = at.copy()
-                up = at[index] + PROBE <= high[index] and (term.host or at[index] - PROBE < low[index])
+                up = at[index] + PROBE <= high[index] and (constant.host or at[index] - PROBE < low[index])
                 probe[index] += PROBE if up else -PROBE
                 change = (self.log_predictions(probe, chosen) - base) / (probe[index] - at[index])
                 columns.append(np.where(np.isfinite(change), change, 0.0))
@@ -169,7 +171,7 @@ class Problem:
         """
         seen = self._fitted(seen)
         weights = self._weights(seen)
-        moved = taken = np.zeros(len(self.terms))
+        moved = taken = np.zeros(len(self.constants))
         slope, least = self.slopes(moved, seen), self._loss(moved, seen, weights)
         for _ in range(ROUNDS):
             if np.abs(moved - taken).max() > STALE:

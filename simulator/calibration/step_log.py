@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # numba, which vLLM on a CPU must not find loaded (reference/
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "num_blocks", "block_size")  # that every log states
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """One sequence of a step: index of its request, new tokens, and tokens that its KV cache already holds."""
 
     request: int
@@ -31,20 +31,20 @@ class Part(NamedTuple):
     past_tokens: int
 
 
-def parts_of(s: "State") -> tuple[Part, ...]:
+def parts_of(s: "State") -> tuple[StepPart, ...]:
     """Return the sequences of the step that `schedule` decided, decodes first, in the order of the running list."""
     book, slots = s.book[0], s.slots[: s.book[0].running]
     tick, decoding = int(book.tick), int(book.decoding)
     new = 1 + int(s.limits.draft_tokens)
-    parts = [Part(int(slot.request), new, int(slot.cached) + tick) for slot in slots[:decoding] if book.decode_now]
-    chunks = (Part(int(slot.request), int(slot.chunk), int(slot.cached)) for slot in slots[decoding:])
+    parts = [StepPart(int(slot.request), new, int(slot.cached) + tick) for slot in slots[:decoding] if book.decode_now]
+    chunks = (StepPart(int(slot.request), int(slot.chunk), int(slot.cached)) for slot in slots[decoding:])
     return (*parts, *(part for part in chunks if part.new_tokens > 0))
 
 
-def kind_of(parts: Sequence[Part]) -> str:
+def kind_of(parts: Sequence[StepPart]) -> str:
     """Return "prefill", "decode" or "mixed"; one new token after a past is a decode, as in `operations.count`.
 
-    >>> kind_of([Part(0, 1, 100), Part(1, 512, 0)])
+    >>> kind_of([StepPart(0, 1, 100), StepPart(1, 512, 0)])
     'mixed'
     """
     decodes = sum(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
@@ -57,7 +57,7 @@ class LoggedStep:
 
     start_s: float
     seconds: float
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
 
     @property
     def kind(self) -> str:
@@ -126,8 +126,8 @@ def _sound(log: StepLog) -> StepLog:
     return log
 
 
-def _parts(rows: Sequence[Sequence[int]]) -> tuple[Part, ...]:
-    return tuple(Part(*map(_count, row)) for row in rows)
+def _parts(rows: Sequence[Sequence[int]]) -> tuple[StepPart, ...]:
+    return tuple(StepPart(*map(_count, row)) for row in rows)
 
 
 def _request(arrival_s: float, prompt: int, output: int, first_s: float, finished_s: float) -> LoggedRequest:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Floats
+from simulator.calibration.calibrated_constants import Constant, adjusted, uncalibrated
 from simulator.calibration.map_fit import NOISE, Fit, Problem, setups_of
-from simulator.calibration.own_rows import asked_of, target_of
-from simulator.calibration.terms import Term, adjusted, uncalibrated
+from simulator.calibration.rows_by_preset import asked_of, target_of
 from simulator.day import today
 from simulator.engines.engine import Engine
 from simulator.engines.kernels import Kernels
@@ -46,10 +46,10 @@ class CalibrationScore(NamedTuple):
     held_back: float
 
 
-class Moved(NamedTuple):
+class MovedConstant(NamedTuple):
     """A constant's shipped value, the calibrated one, and the ends of the 80 % interval that the rows leave it."""
 
-    term: Term
+    constant: Constant
     shipped: float
     shipped_as: str  # evidence of the shipped value
     calibrated: float
@@ -155,20 +155,22 @@ class Calibration:
         return _median(self.fitted) < shipped - GAIN and _median(self.judged) < shipped + GAIN
 
     @property
-    def moved(self) -> list[Moved]:
+    def moved(self) -> list[MovedConstant]:
         """The constants that moved, those that moved furthest for their prior first."""
         found = []
         sure = np.sqrt(np.diag(self.fit.covariance)) * SURE
         for index in np.argsort(-np.abs(self.fit.moved)):
             by = float(self.fit.moved[index])
             if by:
-                term = self.problem.terms[index]
-                shipped = term.of(self.shipped, self.hardware)
+                constant = self.problem.constants[index]
+                shipped = constant.of(self.shipped, self.hardware)
                 low, value, high = (
                     self.problem.value(int(index), by + each * sure[index]) for each in (-1.0, 0.0, 1.0)
                 )
                 evidence = shipped.source.evidence if shipped is not None else "guess"
-                found.append(Moved(term, self.problem.shipped[term.name], evidence, value, low, high, by))
+                found.append(
+                    MovedConstant(constant, self.problem.shipped[constant.name], evidence, value, low, high, by)
+                )
         return found
 
     @property

@@ -49,7 +49,7 @@ def _options(claim: Claim, check: ClaimedFigure) -> dict[str, Any]:
     return {**{name: value for name, value in claim.given.items() if every or name in taken}, **check.given}
 
 
-def commands(claim: Claim) -> list[str]:
+def claim_commands(claim: Claim) -> list[str]:
     """Return the command lines whose JSON has the figures of a claim, each with the key; of a ratio there are two.
 
     Only for figures that `infercast estimate` and `infercast simulate` print.
@@ -64,8 +64,8 @@ def commands(claim: Claim) -> list[str]:
     return list(found)
 
 
-def basis(claim: Claim) -> list[provenance.Provenance]:
+def figures_behind_claim(claim: Claim) -> list[provenance.Provenance]:
     """Return the figures of profiles on which the deployments of a claim rest, each once."""
     cases = [_options(claim, each) | over for each in claim.checks for over in ({}, each.over)]
     replicas = [deployment(each) for each in cases if {"model", "hardware"} <= each.keys()]
-    return list(dict.fromkeys(used for each in replicas for used in provenance.basis(each)))
+    return list(dict.fromkeys(used for each in replicas for used in provenance.figures_behind(each)))

@@ -8,7 +8,7 @@ from typing import Any
 from typer import BadParameter
 
 from simulator.cli.completion import table
-from simulator.cli.other_words import COMMANDS, FROM_SAME, SENTENCES
+from simulator.cli.other_tools_options import COMMANDS, FROM_SAME, SENTENCES
 from simulator.errors import InfercastError, nearest
 from simulator.questions.words import example
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.cost.bounds import Bounds, bounds
 from simulator.cost.capacity import Answer, answer
 from simulator.cost.energy import busy_watts
+from simulator.cost.lower_bounds import LowerBounds, lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import Deployment
@@ -65,15 +65,15 @@ class Candidate:
         return Rental(self.hardware, self.devices, replicas, start_s, busy_w)
 
 
-class Bounded(NamedTuple):
+class BoundedCandidate(NamedTuple):
     """Bounds of a candidate; the highest rate within the SLO, in requests/s, and the metric missed at any, or ""."""
 
-    bounds: Bounds
+    bounds: LowerBounds
     most_per_s: float
     never: str
 
 
-class Tried(NamedTuple):
+class TriedReplicas(NamedTuple):
     """Whether a number of replicas, each with its share of the rate in requests/s, keeps the SLO.
 
     `busy_w`: power in watts of all of them beyond that of waiting devices; 0 where electricity is in the price.
@@ -120,7 +120,9 @@ def extra_watts(scenario: Scenario, report: Report, replicas: int) -> float:
     return replicas * busy_watts(scenario.deployment, report) if is_extra else 0.0
 
 
-def learned_of(asked: BoundLookup | LoadLookup | AnswerLookup) -> Bounded | Tried | Answer | InfercastError:
+def learned_of(
+    asked: BoundLookup | LoadLookup | AnswerLookup,
+) -> BoundedCandidate | TriedReplicas | Answer | InfercastError:
     """Look something up, wherever this runs; an error is told, not raised."""
     try:
         if isinstance(asked, AnswerLookup):
@@ -129,10 +131,10 @@ def learned_of(asked: BoundLookup | LoadLookup | AnswerLookup) -> Bounded | Trie
             scenario = asked.scenario
             report = scenario.report(scenario.workload.at_rate(asked.share_per_s))
             busy_w = extra_watts(scenario, report, asked.replicas)
-            return Tried(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
+            return TriedReplicas(asked.replicas, asked.share_per_s, report.meets_slo, busy_w)
         built = asked.candidate.build(asked.candidate.layout)
         scenario = Scenario(built, asked.workload, asked.slo, asked.offers, interruptions=asked.interruptions)
-        found = bounds(scenario.at_quantile(asked.quantile))
-        return Bounded(found, found.most_within(asked.slo), found.misses(asked.slo))
+        found = lower_bounds(scenario.at_quantile(asked.quantile))
+        return BoundedCandidate(found, found.most_within(asked.slo), found.misses(asked.slo))
     except InfercastError as error:
         return error

@@ -10,9 +10,9 @@ import numpy as np
 
 from simulator.cost.bill import Bill, bill
 from simulator.cost.bisection import bisect_rate
-from simulator.cost.bounds import bounds
 from simulator.cost.energy import idle_watts, instance_watts, power_w
 from simulator.cost.limiter import limiter
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.packing import Packing, full_usd_per_hour
 from simulator.cost.scenario import Scenario
 from simulator.errors import InfercastError, WorkloadError
@@ -112,7 +112,7 @@ class Answer(Framed):
     @property
     def why(self) -> str:
         """One sentence: highest rate, what breaks above it, what limits it there, and how much of it is asked."""
-        where = limiter(bounds(self.scenario), self.capacity.report).sentence
+        where = limiter(lower_bounds(self.scenario), self.capacity.report).sentence
         if self.capacity.rate_per_s == 0:
             return f"cannot keep the SLO at any load, even with requests almost alone: {self.capacity.breaks}; {where}"
         if not self.replicas:

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from simulator.cost.bisection import bisect_first
-from simulator.cost.bounds import least_share
+from simulator.cost.lower_bounds import least_share
 from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model

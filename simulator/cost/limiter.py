@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.arrays import Bools, Floats
-from simulator.cost.bounds import Bounds
+from simulator.cost.lower_bounds import LowerBounds
 from simulator.cost.mean_steps import decode_step, prompt_step
 from simulator.deployment.deployment import Deployment
 from simulator.hardware.hardware import Hardware
@@ -38,7 +38,7 @@ class Limiter(NamedTuple):
     sentence: str
 
 
-def limiter(bounds: Bounds, report: Report) -> Limiter:
+def limiter(bounds: LowerBounds, report: Report) -> Limiter:
     """Return what limits a replica in a run at, or just above, the highest rate that keeps the SLO.
 
     In this order: a KV cache or slots (max_num_seqs) for which requests wait or are preempted, where steps would be
@@ -79,7 +79,7 @@ def _parts(seen: Explanation, metric: str) -> dict[str, float]:
     return {name: float(values[tail].mean()) - before[name] for name, values in parts.e2el.items()}
 
 
-def _waiting(bounds: Bounds, seen: Explanation, metric: str) -> Limiter | None:
+def _waiting(bounds: LowerBounds, seen: Explanation, metric: str) -> Limiter | None:
     """Return KV cache or slots, where requests wait for them or are preempted, and more of them would serve more."""
     run = seen.report.run
     steps, limits, requests = run.steps, run.limits, run.requests

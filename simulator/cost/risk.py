@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from simulator.cost.bisection import bisect_first
-from simulator.cost.bounds import bounds
 from simulator.cost.capacity import LIGHTEST_SHARE
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import Solution, Target
 from simulator.reports.report import Report
@@ -23,7 +23,7 @@ def replicas_needed(
     the same deployment and workload, reports by requests/s of a replica, whatever their SLO; it learns those of `start`
     replicas and of one less, which are looked at for every SLO.
     """
-    found = bounds(scenario)
+    found = lower_bounds(scenario)
     if found.misses(scenario.slo):
         return None
     least = max(1, math.ceil(rate_per_s / found.most_per_s))

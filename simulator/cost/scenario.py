@@ -64,7 +64,7 @@ def draws_for(requests: int) -> int:
     return max(1, min(MOST_DRAWS, round(ENOUGH_REQUESTS / requests)))
 
 
-def drawn(workload: Workload, deployment: Deployment) -> list[Workload]:
+def draws_of(workload: Workload, deployment: Deployment) -> list[Workload]:
     """Return a workload with each seed that it is simulated with: one where another seed makes the same requests."""
     draws = draws_for(workload.request_count)
     if draws > 1 and not engine_workload(workload, deployment).is_random:
@@ -221,7 +221,7 @@ class Scenario:
         Seeds: `ENOUGH_REQUESTS` / requests, from 1 to `MOST_DRAWS`; 1 where another seed makes the same requests (a
         trace, a closed loop of equal requests). Raises as `simulate` does.
         """
-        draws = [self.report(each, progress) for each in drawn(self.workload, self.deployment)]
+        draws = [self.report(each, progress) for each in draws_of(self.workload, self.deployment)]
         return replace(draws[0], draws=tuple(draws[1:]))
 
     def report(self, workload: Workload, progress: Progress | None = None) -> Report:

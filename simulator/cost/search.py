@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulator.cost.bisection import bisect_first
-from simulator.cost.bounds import Bounds
 from simulator.cost.candidate import (
     AnswerLookup,
-    Bounded,
+    BoundedCandidate,
     BoundLookup,
     Candidate,
     LoadLookup,
     Rental,
-    Tried,
+    TriedReplicas,
     extra_watts,
     learned_of,
 )
 from simulator.cost.capacity import LIGHTEST_SHARE, Answer
 from simulator.cost.energy import idle_watts
 from simulator.cost.light_bounds import light_replicas
+from simulator.cost.lower_bounds import LowerBounds
 from simulator.cost.packing import Packing, replica_size
 from simulator.cost.scenario import Scenario
 from simulator.cost.spot import Interruptions, is_spot, rented
@@ -95,7 +95,7 @@ class Solution:
     candidate: Candidate
     answer: Answer
     usd_per_hour: float | None
-    bounds: Bounds
+    bounds: LowerBounds
     busy_w: float = 0.0
 
     @property
@@ -130,7 +130,7 @@ class SearchNode:
     replicas: int = 0
     busy_w: float = 0.0
     step: int = 1
-    bounds: Bounds | None = None
+    bounds: LowerBounds | None = None
     answer: Answer | None = None
     error: InfercastError | None = None
     never: str = ""  # why no number of replicas keeps the SLO
@@ -140,7 +140,7 @@ class SearchNode:
         """Whether the number of replicas is known: one less is too few."""
         return bool(self.replicas) and self.replicas == self.low + 1
 
-    def note(self, tried: Tried) -> None:
+    def note(self, tried: TriedReplicas) -> None:
         """Take note of a simulation."""
         assert self.bounds is not None  # noqa: S101  what is simulated was bounded before
         if tried.keeps:
@@ -173,7 +173,7 @@ class Search:
     """Best-first search: the node whose cost is bounded lowest is expanded next, until it is decided.
 
     A candidate's bound is the cost of the fewest replicas that are not excluded: by the data sheet (`LightBounds`),
-    then by its own steps (`Bounds`), then by simulations of the same requests, with the same seed, at rate / replicas.
+    then by its own steps (`LowerBounds`), then by simulations of the same requests and seed, at rate / replicas.
     More replicas never cost less. What is decided is answered as `cost` answers it (`capacity.answer`), and if that
     takes more replicas it waits for its turn again. So when the lowest bound of all belongs to a candidate that is
     decided, nothing left can cost less, and it is the next best: an exhaustive search finds the same. Of one device
@@ -299,12 +299,12 @@ class Search:
         replicas = (node.low + node.replicas) // 2 if node.replicas else self._affordable(node) or node.low + node.step
         return LoadLookup(node.bounds.scenario, replicas, load.rate_per_s / replicas)
 
-    def _learn(self, node: SearchNode, learned: Bounded | Tried | Answer | InfercastError) -> None:
+    def _learn(self, node: SearchNode, learned: BoundedCandidate | TriedReplicas | Answer | InfercastError) -> None:
         if isinstance(learned, InfercastError):
             node.error = learned
         elif isinstance(learned, Answer):
             node.settle(learned)
-        elif isinstance(learned, Bounded):
+        elif isinstance(learned, BoundedCandidate):
             node.bounds, node.never = learned.bounds, learned.never
             node.low = max(node.low, math.ceil(self.load.rate_per_s / learned.most_per_s) - 1)
         else:

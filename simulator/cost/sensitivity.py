@@ -23,7 +23,7 @@ WIDEST = 4.0  # times the asked rate, up and down
 Change = Callable[[Scenario, float], tuple[Scenario, float]]  # of a scenario and its rate in requests/s of all replicas
 
 
-class End(NamedTuple):
+class KnobEnd(NamedTuple):
     """One end of a knob: its value in words, dollars per hour of the answer, and which answer is the cheapest there."""
 
     value: str
@@ -36,8 +36,8 @@ class Knob(NamedTuple):
     """Something that may be other than asked or predicted, with what both ends of it cost. `is_known`: by the user."""
 
     name: str
-    low: End
-    high: End
+    low: KnobEnd
+    high: KnobEnd
     is_known: bool
 
     @property
@@ -119,15 +119,15 @@ class Sensitivity:
         low, high = (self._cheapest(f"{factor:.2f} x", [own, *others]) for factor, own in ends)
         return Knob("step times", low, high, is_known=False)
 
-    def _end(self, value: str, change: Change, *, only_best: bool) -> End:
+    def _end(self, value: str, change: Change, *, only_best: bool) -> KnobEnd:
         usd = [self._usd(each, change if not (place and only_best) else None) for place, each in enumerate(self.risks)]
         return self._cheapest(value, usd)
 
     @staticmethod
-    def _cheapest(value: str, usd: Sequence[float | None]) -> End:
+    def _cheapest(value: str, usd: Sequence[float | None]) -> KnobEnd:
         known = [(cost, place) for place, cost in enumerate(usd) if cost is not None]
         best_usd, best = min(known, default=(None, None))
-        return End(value, usd[0], best, best_usd)
+        return KnobEnd(value, usd[0], best, best_usd)
 
     def _usd(self, risk: Risk, change: Change | None) -> float | None:
         """Return the dollars per hour of an answer under a change; None where no number of replicas keeps the SLO."""
@@ -171,14 +171,14 @@ class Sensitivity:
         return cost / self.answers[0].replicas, place
 
 
-class Worth(NamedTuple):
+class WorthMeasuring(NamedTuple):
     """The answer whose step times are worth most to measure, and what that saves in dollars per hour on average."""
 
     place: int
     usd_per_hour: float
 
 
-def worth_measuring(risks: Sequence[Risk]) -> Worth | None:
+def worth_measuring(risks: Sequence[Risk]) -> WorthMeasuring | None:
     """Return which single measurement of step times would save most; None where none changes the decision.
 
     Each answer costs c in each of five equally likely cases, without any number of replicas infinitely much. Today the
@@ -192,7 +192,7 @@ def worth_measuring(risks: Sequence[Risk]) -> Worth | None:
         others = min((mean for other, mean in enumerate(means) if other != place), default=math.inf)
         informed = sum(min(cost, others) for cost in cases) / len(cases)
         if math.isfinite(informed) and informed < min(means):
-            found.append(Worth(place, min(means) - informed))
+            found.append(WorthMeasuring(place, min(means) - informed))
     return max(found, key=lambda each: each.usd_per_hour, default=None)
 
 

@@ -100,7 +100,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedSettings:
     """The result of a search.
 
     `default` is None where it breaks the SLO at any load. `without`: score per second of the best settings with one of
@@ -181,7 +181,9 @@ class _Search:
         return best, without
 
 
-def tune(make: Make, coordinates: Mapping[str, Sequence[str]], objective: Objective, budget: int = 100) -> Tuned:
+def tune(
+    make: Make, coordinates: Mapping[str, Sequence[str]], objective: Objective, budget: int = 100
+) -> TunedSettings:
     """Return the settings with the highest score, by coordinate search from the default ("" for every setting).
 
     `make` builds the scenario of all settings; `coordinates` are the values that each may have, "" its default. All are
@@ -203,4 +205,4 @@ def tune(make: Make, coordinates: Mapping[str, Sequence[str]], objective: Object
     again = [search.score(each.point, 0.0, seed=1) if each else None for each in (default, best)]
     before, after = (each.per_s if each else 0.0 for each in again)
     refused = tuple(search.refused.values())
-    return Tuned(default, best, without, (before, after), len(search.seen), budget, search.is_cut, refused)
+    return TunedSettings(default, best, without, (before, after), len(search.seen), budget, search.is_cut, refused)

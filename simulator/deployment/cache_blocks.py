@@ -8,7 +8,7 @@ from simulator.deployment.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class CacheGroups:
     """KV-cache groups of layers whose blocks have one size, as in vLLM's hybrid KV-cache manager.
 
     `layers`: layers in each group, as many as the rarer kind has; all in one group where windowed layers keep the
@@ -32,7 +32,7 @@ class Groups:
         return self.windowed + self.recurrent
 
 
-def groups_of(deployment: Deployment) -> Groups:
+def groups_of(deployment: Deployment) -> CacheGroups:
     """Return the groups: of the rarest kind's layers each, or of the commonest's where they differ by less than 25 %.
 
     As vLLM does in _get_kv_cache_groups_uniform_page_size (v1/core/kv_cache_utils.py, read 2026-11-22), for recurrent
@@ -45,13 +45,13 @@ def groups_of(deployment: Deployment) -> Groups:
     whole = deployment.engine.is_reserved or _keeps_chunks(deployment)
     share = 1.0 if whole else deployment.engine.memory.windowed_share
     if share is not None:
-        return Groups(full + share * windowed, 1, 0)
+        return CacheGroups(full + share * windowed, 1, 0)
     kinds = [each for each in (full, windowed, recurrent) if each]
     if len(kinds) < 2:
-        return Groups(full + windowed, int(not windowed), int(windowed > 0))
+        return CacheGroups(full + windowed, int(not windowed), int(windowed > 0))
     low, high = min(kinds), max(kinds)
     size = high if high < 1.25 * low else low
-    return Groups(size, -(-full // size), -(-windowed // size), -(-recurrent // size))
+    return CacheGroups(size, -(-full // size), -(-windowed // size), -(-recurrent // size))
 
 
 def _keeps_chunks(deployment: Deployment) -> bool:
@@ -59,7 +59,7 @@ def _keeps_chunks(deployment: Deployment) -> bool:
     return deployment.engine.memory.keeps_chunks and span is not None and span.chunked
 
 
-def block_tokens(deployment: Deployment, groups: Groups) -> int:
+def block_tokens(deployment: Deployment, groups: CacheGroups) -> int:
     """Return the tokens of a block: the engine's, or as many as have room for the largest state of a recurrent layer.
 
     a ceil(s / (a k)) for states of s bytes, k bytes of keys and values of a token in one layer, and blocks of a
@@ -105,7 +105,7 @@ def _sequence_bytes(deployment: Deployment, tokens: int) -> float:
     return own + tokens * deployment.draft.cache_bytes_per_token
 
 
-def bytes_of_block(deployment: Deployment, groups: Groups, size: int) -> float:
+def bytes_of_block(deployment: Deployment, groups: CacheGroups, size: int) -> float:
     """Return the bytes of one block; a draft model's cache lies in the blocks of the full groups."""
     layers = sum(deployment.device_part.attention_layers)
     if deployment.engine.is_reserved or not layers:

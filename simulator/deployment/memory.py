@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulator.deployment.cache_blocks import Groups, block_tokens, bytes_of_block, groups_of, slot_tokens
+from simulator.deployment.cache_blocks import CacheGroups, block_tokens, bytes_of_block, groups_of, slot_tokens
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.loaded_weights import loaded_bytes
 from simulator.deployment.workspace import Workspace, held_by_graphs, workspace
@@ -61,7 +61,7 @@ class MemoryPlan(Framed):
     cache_bytes: float
     block_size: int  # tokens
     block_bytes: float
-    groups: Groups
+    groups: CacheGroups
 
     @property
     def workspace_bytes(self) -> float:

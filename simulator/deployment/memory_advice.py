@@ -18,7 +18,7 @@ from simulator.models.operations import Counts
 from simulator.units import GIB, gibibytes
 
 LARGER = ("l40s", "a100-sxm-80", "h200-sxm", "b200-sxm", "b300-sxm")
-DEGREES = (1, 2, 4, 8, 16)
+TRIED_DEGREES = (1, 2, 4, 8, 16)  # of parallelism: devices of a replica, where nothing is said
 OFFLOADS_GIB = (1, 2, 4, 8, 16, 32)  # of weights, beyond the GiB that the device is short of
 USABLE_TOKENS = 2_048  # of a sequence: a remedy has cache for as many, or for a shorter max_model_len
 LAYOUT_FLAGS = {"--tp": "tp", "--ep": "ep", "--weight-dtype": "weight_dtype", "--cache-dtype": "cache_dtype"}
@@ -101,7 +101,7 @@ def _held(plan: MemoryPlan) -> str:
 def _alternatives(deployment: Deployment) -> Iterator[list[Flags]]:
     """Yield lists of flags, one for each kind of change, the smallest change first."""
     layout, seqs = deployment.layout, min(deployment.max_num_seqs, 64)
-    degrees: list[Flags] = [{"--tp": tp, **_experts(layout, tp)} for tp in DEGREES if tp > deployment.tp]
+    degrees: list[Flags] = [{"--tp": tp, **_experts(layout, tp)} for tp in TRIED_DEGREES if tp > deployment.tp]
     one = deployment.hardware.memory_bytes / deployment.devices_each
     larger = [name for name in LARGER if load_hardware(name).memory_bytes > 1.1 * one]
     usual = deployment.usual_memory_fraction

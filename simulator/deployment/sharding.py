@@ -11,7 +11,7 @@ from simulator.models.layers import Attention, Dense, MixtureOfExperts, Recurren
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 
-DEGREES = (64, 32, 16, 8, 4, 2, 1)
+TP_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Sharded(NamedTuple):
@@ -39,7 +39,7 @@ def sharded(model: Model, hardware: Hardware, engine: Engine, layout: Layout, th
     if engine.pads_heads:
         model = _padded(model, layout.tp * hardware.cores_per_device)
     if engine.splits_rows and not _divides(model, layout.tp):
-        tp = next(each for each in DEGREES if each < layout.tp and _divides(model, each))
+        tp = next(each for each in reversed(TP_DEGREES) if each < layout.tp and _divides(model, each))
         each = layout.tp / tp
         return Sharded(model, scaled_hardware(hardware, each), replace(layout, tp=tp, ep=min(layout.ep, tp)), each)
     return Sharded(model, hardware, layout)

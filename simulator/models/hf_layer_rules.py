@@ -207,9 +207,9 @@ def afmoe(fields: Fields) -> Derived:
     return {"first_k_dense_replace": fields.maybe("num_dense_layers"), "sliding_window_pattern": every}, {}
 
 
-def listed_layers(fields: Fields, name: str) -> set[int]:
-    """Return the layers that a field lists, as '3,4,5' or [3, 4, 5]. Raises ProfileError for anything else."""
-    stated = fields.raw.get(name)
+def expert_layers(fields: Fields) -> set[int]:
+    """Return the layers of moe_layers_enum, as '3,4,5' or [3, 4, 5]. Raises ProfileError for anything else."""
+    stated = fields.raw.get(name := "moe_layers_enum")
     each = stated.split(",") if isinstance(stated, str) else stated
     if not isinstance(each, list) or not all(str(layer).strip().isdigit() for layer in each):
         raise fields.error(name, f"{stated!r} is not a list of layers, as '3,4,5'", "Write numbers with commas between")
@@ -221,7 +221,7 @@ def step_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
     Raises ProfileError if a list is too short or malformed.
     """
-    listed, experts = fields.each("layer_types") or [], listed_layers(fields, "moe_layers_enum")
+    listed, experts = fields.each("layer_types") or [], expert_layers(fields)
     if len(listed) < layers:
         raise fields.error("layer_types", f"it names {len(listed)} of {layers} layers", "Name one for each layer")
     return [

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.models.hf_fields import HEADS, HIDDEN, KV_HEADS, Fields
-from simulator.models.hf_layer_rules import LOCAL, listed_layers
+from simulator.models.hf_layer_rules import LOCAL, expert_layers
 from simulator.models.hf_rules import Derived, LayerKind
 
 SPARSE = "sparse"  # layers that attend to chosen blocks
@@ -115,7 +115,7 @@ def longcat(fields: Fields) -> Derived:
 
 def step3_layers(fields: Fields, layers: int) -> list[LayerKind]:
     """Return the kind of each layer of Step-3, whose experts' layers are listed."""
-    experts = listed_layers(fields, "moe_layers_enum")
+    experts = expert_layers(fields)
     return [("global", "experts" if layer in experts else "dense") for layer in range(layers)]
 
 

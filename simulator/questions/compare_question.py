@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from simulator.cost.candidate import Candidate
 from simulator.cost.light_bounds import Demand, LightBounds
 from simulator.deployment.layouts import running_layout
+from simulator.deployment.memory_advice import TRIED_DEGREES
 from simulator.deployment.offload import NO_OFFLOAD
 from simulator.deployment.settings import Settings
 from simulator.engines.engine import Engine, load_engine, usual_engine
@@ -20,10 +21,9 @@ from simulator.models.model import Model, checkpoint
 from simulator.models.number_formats import number_format
 from simulator.profile_folders import names
 from simulator.questions.deployment_question import DeploymentQuestion, configured, loaded
-from simulator.questions.words import split, whole_numbers
+from simulator.questions.words import comma_list, whole_numbers
 
 ANY = "auto"
-DEGREES = (1, 2, 4, 8, 16)  # devices of a replica, where nothing is said
 ALONE = ("integrated-gpu", "cpu")  # classes of devices that are not joined by tensor parallelism
 CLASSES = {  # words for --hardware, and the device classes that they mean
     "cloud": ("datacenter-gpu", "accelerator"),
@@ -34,7 +34,7 @@ NO_ROOM = "memory"
 NATIVE = {"fp8": "fp8", "nvfp4": "fp4", "int8": "int8"}  # formats of --weight-dtype auto, and the peaks that they need
 
 
-class Options(NamedTuple):
+class Candidates(NamedTuple):
     """All candidates of a question, those that the data sheet rules out, by reason, and what does not go together.
 
     Reasons: NO_ROOM, or the metric of the SLO that a lone request misses; each with the device.
@@ -55,7 +55,7 @@ def devices(text: str) -> list[Hardware]:
     """
     library = {each: loaded(load_hardware, each) for each in names(KIND)}
     found: dict[str, Hardware] = {}
-    for part in split(text, "--hardware"):
+    for part in comma_list(text, "--hardware"):
         chosen = {name: each for name, each in library.items() if _is_of(each, part.lower())}
         if not chosen and "*" in part:
             raise InfercastError(f"--hardware {part!r}", "no device fits it", nearest(part.strip("*"), library))
@@ -100,14 +100,14 @@ class CompareQuestion(DeploymentQuestion):
     dp: str = ANY
     weight_dtype: str = ANY
 
-    def options(self, asked: Demand) -> Options:
+    def options(self, asked: Demand) -> Candidates:
         """Return all candidates for some requests and an SLO; each is built, and may be refused, when it is looked at.
 
         Raises ProfileError for a name that no profile has, InfercastError for a list that cannot be read.
         """
         light = cache(lambda model, *dtypes: LightBounds(loaded(checkpoint, model)[0], dtypes, asked))
-        found = Options([], Counter(), [])
-        models = [loaded(checkpoint, each) for each in split(self.model, "--model")]
+        found = Candidates([], Counter(), [])
+        models = [loaded(checkpoint, each) for each in comma_list(self.model, "--model")]
         for hardware, (model, named) in product(devices(self.hardware), models):
             for engine, dtypes in self._served(model, named, hardware):
                 try:
@@ -126,7 +126,7 @@ class CompareQuestion(DeploymentQuestion):
 
     def _served(self, model: Model, named: str, hardware: Hardware) -> Iterator[tuple[Engine, tuple[str, str]]]:
         """Yield engines, each with number formats of weights and KV cache."""
-        cached = split(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""]
+        cached = comma_list(self.cache_dtype, "--cache-dtype") if self.cache_dtype else [""]
         for engine in self._engines(hardware):
             for weights, kept in product(self._formats(model, named, hardware, engine), cached):
                 yield engine, (weights, kept)
@@ -136,14 +136,14 @@ class CompareQuestion(DeploymentQuestion):
         if self.engine in ("", ANY):
             return [usual]
         if self.engine != "all":
-            return [loaded(load_engine, each) for each in split(self.engine, "--engine")]
+            return [loaded(load_engine, each) for each in comma_list(self.engine, "--engine")]
         others = (loaded(load_engine, each) for each in SERVING)
         return [usual, *(each for each in others if each.id != usual.id and _runs(each, hardware))]
 
     def _formats(self, model: Model, named: str, hardware: Hardware, engine: Engine) -> Iterator[str]:
         """Yield formats of the weights, the checkpoint's own first: the others have fewer bits than it."""
         if self.weight_dtype != ANY:
-            yield from split(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [named]
+            yield from comma_list(self.weight_dtype, "--weight-dtype") if self.weight_dtype else [named]
             return
         yield named
         if named or "safetensors" not in engine.reads[:1]:
@@ -157,10 +157,10 @@ class CompareQuestion(DeploymentQuestion):
         """Return the degrees to try: few devices first, then tensor parallelism alone first; tp x dp within a node."""
         tps, pps, eps, dps = (self._asked(name) for name in ("tp", "pp", "ep", "dp"))
         is_open = not tps
-        dps = dps or list(DEGREES if has_experts else DEGREES[:1])
-        most = 1 if hardware.device_class in ALONE else DEGREES[-1]
+        dps = dps or list(TRIED_DEGREES if has_experts else TRIED_DEGREES[:1])
+        most = 1 if hardware.device_class in ALONE else TRIED_DEGREES[-1]
         found = []
-        for tp, pp, dp in product(tps or DEGREES, pps or DEGREES, dps):
+        for tp, pp, dp in product(tps or TRIED_DEGREES, pps or TRIED_DEGREES, dps):
             group = tp * dp
             if not (tps and pps) and group * pp > max([most, *tps]):
                 continue
@@ -185,7 +185,7 @@ def _runs(engine: Engine, hardware: Hardware) -> bool:
 
 
 def _add(
-    found: Options, bounds: LightBounds, like: Candidate, degrees: list[dict[str, Any]], settings: Settings
+    found: Candidates, bounds: LightBounds, like: Candidate, degrees: list[dict[str, Any]], settings: Settings
 ) -> None:
     """Add a candidate for each layout of `degrees` that the data sheet leaves in; count the others by reason."""
     hardware = like.hardware

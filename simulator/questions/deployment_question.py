@@ -21,19 +21,19 @@ from simulator.models.layout import Layout
 from simulator.models.model import Model, checkpoint
 from simulator.questions.words import (
     as_typed,
-    listed,
+    comma_list,
+    distinct_parts,
     named,
-    number,
     plain,
     probability,
     said,
-    split,
+    typed_number,
     whole,
     whole_numbers,
 )
 from simulator.units import GIB
 
-DEGREES = ("tp", "pp", "ep", "dp")
+DEGREE_NAMES = ("tp", "pp", "ep", "dp")
 SEQS, TOKENS, SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
 ProfileT = TypeVar("ProfileT")
 Variant = tuple[Settings, tuple[str, ...]]  # one combination of settings, and of --set NAME=VALUE
@@ -102,15 +102,15 @@ class DeploymentQuestion:
         [('l40s', '1'), ('l40s', '2'), ('h100-sxm', '1'), ('h100-sxm', '2')]
         """
         lists: dict[str, list[Any]] = {
-            "model": _distinct(split(self.model, "--model"), _checkpoint_file),
-            "hardware": _distinct(split(self.hardware, "--hardware"), _device_file),
-            "engine": listed(self.engine, "--engine"),
-            **{each: list(dict.fromkeys(split(getattr(self, each), f"--{each}"))) for each in DEGREES},
-            "weight_dtype": listed(self.weight_dtype, "--weight-dtype"),
-            "cache_dtype": listed(self.cache_dtype, "--cache-dtype"),
-            "max_num_seqs": listed(self.max_num_seqs, SEQS),
-            "max_num_batched_tokens": listed(self.max_num_batched_tokens, TOKENS),
-            "gpu_memory_utilization": listed(self.gpu_memory_utilization, SHARE),
+            "model": _distinct(comma_list(self.model, "--model"), _checkpoint_file),
+            "hardware": _distinct(comma_list(self.hardware, "--hardware"), _device_file),
+            "engine": distinct_parts(self.engine, "--engine"),
+            **{each: list(dict.fromkeys(comma_list(getattr(self, each), f"--{each}"))) for each in DEGREE_NAMES},
+            "weight_dtype": distinct_parts(self.weight_dtype, "--weight-dtype"),
+            "cache_dtype": distinct_parts(self.cache_dtype, "--cache-dtype"),
+            "max_num_seqs": distinct_parts(self.max_num_seqs, SEQS),
+            "max_num_batched_tokens": distinct_parts(self.max_num_batched_tokens, TOKENS),
+            "gpu_memory_utilization": distinct_parts(self.gpu_memory_utilization, SHARE),
             "changes": list(dict.fromkeys(product(*(_values(each) for each in self.changes or ())))),
         }
         one = plain(DeploymentQuestion, self)
@@ -132,7 +132,7 @@ class DeploymentQuestion:
         model, named = loaded(checkpoint, self.model)
         hardware = loaded(load_hardware, self.hardware)
         named_engine = loaded(load_engine, self.engine) if self.engine else None
-        degrees = {each: whole_numbers(getattr(self, each), f"--{each}")[0] for each in DEGREES}
+        degrees = {each: whole_numbers(getattr(self, each), f"--{each}")[0] for each in DEGREE_NAMES}
         (variant,) = self.variants
 
         def build() -> Deployment:
@@ -178,9 +178,12 @@ class DeploymentQuestion:
             speculation=self._speculation,
             offload=Offload(self.cpu_offload_gb * GIB, self.gpu_layers, self.kv_offloading_size * GIB, self.host),
         )
-        sizes = [whole(each, SEQS) for each in listed(self.max_num_seqs, SEQS)]
-        budgets = [whole(each, TOKENS) for each in listed(self.max_num_batched_tokens, TOKENS)]
-        shares = [number(each, SHARE, "0.9") if each else None for each in listed(self.gpu_memory_utilization, SHARE)]
+        sizes = [whole(each, SEQS) for each in distinct_parts(self.max_num_seqs, SEQS)]
+        budgets = [whole(each, TOKENS) for each in distinct_parts(self.max_num_batched_tokens, TOKENS)]
+        shares = [
+            typed_number(each, SHARE, "0.9") if each else None
+            for each in distinct_parts(self.gpu_memory_utilization, SHARE)
+        ]
         return [
             replace(one, max_num_seqs=seqs, max_num_batched_tokens=tokens, memory_fraction=share)
             for seqs, tokens, share in product(sizes, budgets, shares)
@@ -200,7 +203,7 @@ class DeploymentQuestion:
             because = "no default would be honest: it depends on the draft, the model and the text"
             raise InfercastError(f"speculation without {missing[0]}", because, f"Give {missing[0]}")
         rates = tuple(
-            probability(each, "--acceptance-rate") for each in split(self.acceptance_rate, "--acceptance-rate")
+            probability(each, "--acceptance-rate") for each in comma_list(self.acceptance_rate, "--acceptance-rate")
         )
         given = f"--acceptance-rate {self.acceptance_rate} with --num-speculative-tokens {self.num_speculative_tokens}"
         with named(given):
@@ -240,7 +243,7 @@ def _values(change: str) -> list[str]:
     name, equals, values = change.partition("=")
     if "=" in values:
         raise InfercastError(f"--set {change}", "a comma is between values of one setting", "Give --set once for each")
-    return [f"{name}={each}" for each in split(values, f"--set {name}=")] if equals and values else [change]
+    return [f"{name}={each}" for each in comma_list(values, f"--set {name}=")] if equals and values else [change]
 
 
 def loaded(load: Callable[[str], ProfileT], name: str) -> ProfileT:

@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from simulator.errors import WorkloadError
-from simulator.questions.words import example, listed, named, number
+from simulator.questions.words import distinct_parts, example, named, typed_number
 from simulator.workloads.lengths import Distribution, Ended, Fixed, LogNormal, Quantiles, Uniform
 
 
@@ -49,9 +49,9 @@ def _of_kind(kind: str, given: list[str], option: str) -> Distribution | None:
     if kind == "uniform" and len(given) == 2:
         return Uniform(*map(tokens, given))
     if kind == "lognormal" and len(given) in (2, 3):
-        return LogNormal(number(given[0], option), number(given[1], option), *map(tokens, given[2:]))
+        return LogNormal(typed_number(given[0], option), typed_number(given[1], option), *map(tokens, given[2:]))
     if kind == "ended" and len(given) == 2:
-        return Ended(number(given[0], option), tokens(given[1]))
+        return Ended(typed_number(given[0], option), tokens(given[1]))
     if kind == "quantiles" and len(given) == 1:
         return _quantiles(given[0], option)
     return None
@@ -64,7 +64,7 @@ def length_list(text: str, option: str) -> list[str]:
     ['512', 'quantiles:0=1,1=9', 'uniform:1:9']
     """
     found = list[str]()
-    for part in listed(text, option):
+    for part in distinct_parts(text, option):
         if found and "=" in part and ":" not in part:
             found[-1] += f",{part}"
         else:
@@ -95,7 +95,7 @@ def in_words(lengths: Distribution) -> str:
 
 def _quantiles(text: str, option: str) -> Quantiles:
     pairs = [each.partition("=") for each in text.split(",")]
-    levels = tuple(number(level, option) for level, _, _ in pairs)
+    levels = tuple(typed_number(level, option) for level, _, _ in pairs)
     counts = tuple(_tokens(tokens, option) for _, _, tokens in pairs)
     try:
         return Quantiles(levels=levels, tokens=counts)

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable
 
-from simulator.cost.bounds import bounds
 from simulator.cost.limiter import limiter
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.reports.arrival_load import RunLength
 from simulator.reports.latency_breakdown import saved_prefill_s
@@ -22,7 +22,7 @@ def load_notes(scenario: Scenario, report: Report) -> list[str]:
         return [f"TTFT, E2EL and queue time {grows}: a p95 of them does not exist.", *rejected]
     return [
         f"{significant(report.output_tokens_per_s)} output and {per_second(report.total_tokens_per_s, 'total token')}, "
-        f"{per_second(report.requests_per_s, 'request')}; {limiter(bounds(scenario), report).sentence}.",
+        f"{per_second(report.requests_per_s, 'request')}; {limiter(lower_bounds(scenario), report).sentence}.",
         *rejected,
         *_computed_anew(scenario),
         *_never_together(scenario),
@@ -123,4 +123,4 @@ def _rounded_up(requests: float) -> str:
 def _used(scenario: Scenario, report: Report) -> float:
     """Return the share of a replica's capacity that a load uses: seconds that it takes at least, in full steps."""
     counted = report.completed / len(report.run.requests)
-    return min(1.0, bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)
+    return min(1.0, lower_bounds(scenario).busy_s * counted / report.duration_s / report.run.engines)

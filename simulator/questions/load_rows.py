@@ -12,7 +12,7 @@ from simulator.reports.arrival_load import rate_per_s
 from simulator.reports.batch_means import QUANTILES
 from simulator.reports.intervals import PredictionRange
 from simulator.reports.report import Report
-from simulator.reports.vllm_result import figures, vllm_result
+from simulator.reports.vllm_result import run_figures, vllm_result
 
 METRICS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "itl_ms", "e2el": "e2e_latency_ms"}
 THROUGHPUTS = {
@@ -33,16 +33,16 @@ def load_row(scenario: Scenario, report: Report, level: float | None = 0.8, *, w
     adds what is counted, and confidence intervals of the simulation. Source of the keys: the result file of `vllm bench
     serve --save-result` (reports/vllm_result.py).
     """
-    row: Row = vllm_result(report) if with_details else figures(report)
+    row: Row = vllm_result(report) if with_details else run_figures(report)
     if level is None:
         return {**row, **_of_asked(row, report)}
     regime = regime_of(scenario.workload.arrivals.concurrency, len(report.run.requests))
 
     def rerun(step_factor: float) -> Row:
-        return figures(scenario.rerun(report, step_factor))
+        return run_figures(scenario.rerun(report, step_factor))
 
     def with_cache(share: float) -> Row:
-        return figures(scenario.rerun_with_cache(report, share))
+        return run_figures(scenario.rerun_with_cache(report, share))
 
     prediction = PredictionRange(
         deployment=scenario.deployment,

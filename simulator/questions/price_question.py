@@ -13,7 +13,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.prices import Commitment, Offer, Terms, offers, own_offer, refuse_unknown
 from simulator.hardware.sites import Site, load_site
 from simulator.profile import Figure, Source
-from simulator.questions.words import option_of, seconds, share, split
+from simulator.questions.words import comma_list, option_of, seconds, share
 from simulator.reports.provenance import Provenance
 
 COMMITMENTS: tuple[Commitment, ...] = get_args(Commitment)
@@ -144,7 +144,7 @@ class PriceQuestion(OfferQuestion):
 
     def each(self) -> list[Self]:
         """Return the options for each commitment of --price. Raises InfercastError as `checked` does."""
-        found = [replace(self, price=each) for each in split(self.price, "--price")]
+        found = [replace(self, price=each) for each in comma_list(self.price, "--price")]
         for each in found:
             each.checked()
         return found

@@ -9,7 +9,7 @@ from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import memory_plan
 from simulator.errors import InfercastError
 from simulator.profile import Figure, Source
-from simulator.questions.words import as_typed, defaults, option_of, refuse_idle, seconds, split
+from simulator.questions.words import as_typed, comma_list, defaults, option_of, refuse_idle, seconds
 from simulator.reports.provenance import Provenance
 from simulator.simulation.autoscaler import LOAD_BYTES_PER_S, METRICS, START_S, Autoscaler, Failure, cold_start_s
 from simulator.simulation.disaggregation import LINK_BYTES_PER_S, LINK_LATENCY_S
@@ -95,7 +95,7 @@ class ServiceQuestion:
             replicas,
             Router(self.router, max_ongoing_requests=self.max_ongoing_requests, workers=self.router_workers),
             self._autoscaler("autoscale", replicas - prefill, self.min_replicas, deployment),
-            tuple(_failure(each) for each in split(self.fail, "--fail")) if self.fail else (),
+            tuple(_failure(each) for each in comma_list(self.fail, "--fail")) if self.fail else (),
             prefill,
             parse(self.link_bandwidth, "bytes_per_s"),
             prefill_autoscaler=self._autoscaler("prefill_autoscale", prefill, self.prefill_min_replicas, deployment),

@@ -10,7 +10,7 @@ from simulator.cost.tuning import HighestRate, Objective, Point, Throughput
 from simulator.errors import InfercastError, WorkloadError
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS, DeploymentQuestion
 from simulator.questions.load_question import SloQuestion
-from simulator.questions.words import probability, split
+from simulator.questions.words import comma_list, probability
 from simulator.questions.workload_question import WorkloadQuestion
 
 TP, CACHE, DRAFTS = "--tp", "--cache-dtype", "speculation"
@@ -58,7 +58,7 @@ class TuneQuestion:
         for name, ladder in LADDERS.items():
             given = str(getattr(self.deployment, FIELDS[name])) if name in FIELDS else ""
             if not given or "," in given:
-                found[name] = ["", *(split(given, name)[1:] if given else ladder)]
+                found[name] = ["", *(comma_list(given, name)[1:] if given else ladder)]
         found[DRAFTS] = ["", *(f"{draft} x {count}" for draft in self._rates for count in DRAFT_TOKENS)]
         return {name: values for name, values in found.items() if len(values) > 1}
 
@@ -111,7 +111,7 @@ class TuneQuestion:
     @property
     def _degrees(self) -> list[str]:
         """Other degrees of tensor parallelism: those that are listed, or the powers of two up to the devices."""
-        first, *others = split(self.deployment.tp, TP)
+        first, *others = comma_list(self.deployment.tp, TP)
         if others or not self.devices:
             return others
         return [str(2**power) for power in range(self.devices.bit_length()) if str(2**power) != first]

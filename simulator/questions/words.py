@@ -44,12 +44,12 @@ PER_TIME = re.compile(r"(\d+\.?\d*) ?(?:/|per|rp|qp|req/|requests/) ?([smhd])[a-
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")  # 1,024 is no list of 1 and 24
 
 
-def split(text: object, option: str) -> list[str]:
+def comma_list(text: object, option: str) -> list[str]:
     """Return the parts of a comma list, without spaces around them; in Python, a number is a list of one.
 
     Raises InfercastError where one is empty, and for 1,000.
 
-    >>> split("h100-sxm, h200-sxm", "--hardware")
+    >>> comma_list("h100-sxm, h200-sxm", "--hardware")
     ['h100-sxm', 'h200-sxm']
     """
     text = str(text)
@@ -67,7 +67,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
     >>> whole_numbers("1,8,64,8", "--batch")
     [1, 8, 64]
     """
-    return list(dict.fromkeys(_whole(each, option) for each in split(text, option)))
+    return list(dict.fromkeys(_whole(each, option) for each in comma_list(text, option)))
 
 
 def _whole(text: str, option: str) -> int:
@@ -92,13 +92,13 @@ def example(text: str, option: str) -> str:
     return f"Give, say, {option} {512 if option in LENGTHS else 8}"
 
 
-def listed(text: str, option: str) -> list[str]:
+def distinct_parts(text: str, option: str) -> list[str]:
     """Return the parts of a comma list, each once, or the empty text alone where nothing is given.
 
-    >>> listed("8,16", "--max-num-seqs"), listed("", "--max-num-seqs")
+    >>> distinct_parts("8,16", "--max-num-seqs"), distinct_parts("", "--max-num-seqs")
     (['8', '16'], [''])
     """
-    return list(dict.fromkeys(split(text, option))) if text else [""]
+    return list(dict.fromkeys(comma_list(text, option))) if text else [""]
 
 
 def whole(text: str, option: str) -> int | None:
@@ -125,7 +125,7 @@ def probability(text: str, option: str) -> float:
     return value
 
 
-def number(text: str, option: str, example: str = "2") -> float:
+def typed_number(text: str, option: str, example: str = "2") -> float:
     """Return a number, infinity too. Raises InfercastError for a text that is none, NaN, and what is out of range.
 
     `example`: what the error says to write, say.

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from simulator.errors import Setting, WorkloadError, nearest
 from simulator.questions.length_words import distribution, length_list
-from simulator.questions.words import as_typed, listed, number, said, whole
+from simulator.questions.words import as_typed, distinct_parts, said, typed_number, whole
 from simulator.workloads.arrivals import Arrivals, ClosedLoop, OpenLoop, Released
 from simulator.workloads.lengths import Distribution, Independent, Lengths, Uniform
 from simulator.workloads.trace_columns import AskedColumns
@@ -85,9 +85,9 @@ class WorkloadQuestion:
         lists: dict[str, list[Any]] = {
             "input_len": length_list(self.input_len, "--isl"),
             "output_len": length_list(self.output_len, "--osl"),
-            "burstiness": listed(self.burstiness, "--burstiness"),
-            "max_concurrency": listed(self.max_concurrency, "--max-concurrency"),
-            "request_rate": listed(self.request_rate, "--request-rate"),
+            "burstiness": distinct_parts(self.burstiness, "--burstiness"),
+            "max_concurrency": distinct_parts(self.max_concurrency, "--max-concurrency"),
+            "request_rate": distinct_parts(self.request_rate, "--request-rate"),
         }
         return [replace(self, **dict(zip(lists, chosen, strict=True))) for chosen in product(*lists.values())]
 
@@ -139,7 +139,7 @@ class WorkloadQuestion:
             return None, replace(template, arrivals=ClosedLoop(share), request_count=count)
         if not self.request_rate:
             raise WorkloadError("no --request-rate", "nobody sends anything", "Give, say, --request-rate 2")
-        rate = number(self.request_rate, "--request-rate")
+        rate = typed_number(self.request_rate, "--request-rate")
         at_once = math.isinf(rate) and rate > 0
         count = self._count(AT_ONCE if at_once else AT_A_RATE, replicas)
         arrivals = ClosedLoop(count) if at_once else self._arrivals(rate / replicas, burstiness, replicas)
@@ -228,7 +228,9 @@ class WorkloadQuestion:
             because = "replicas share Poisson arrivals at a rate of your own"
             contradiction = "--balanced with --burstiness, --release-period, --max-concurrency or --trace"
             raise WorkloadError(contradiction, because, "Leave --balanced out")
-        rates = (number(each, "--request-rate") for each in listed(self.request_rate, "--request-rate") if each)
+        rates = (
+            typed_number(each, "--request-rate") for each in distinct_parts(self.request_rate, "--request-rate") if each
+        )
         options = {
             "--burstiness": self.burstiness,
             "--release-period": self.release_period,
@@ -258,7 +260,7 @@ class WorkloadQuestion:
             raise WorkloadError(f"--num-prefixes {self.num_prefixes}", "nothing is shared", "Give --prefix-len too")
 
     def _lengths(self) -> tuple[Lengths, float, str]:
-        shape = number(self.burstiness, "--burstiness") if self.burstiness else None
+        shape = typed_number(self.burstiness, "--burstiness") if self.burstiness else None
         if self.workload:
             preset = load_workload(self.workload)
             return preset.lengths, float(preset.burstiness) if shape is None else shape, preset.id
@@ -279,6 +281,6 @@ class WorkloadQuestion:
             loops = [ClosedLoop(one.in_flight or 1) for one in self.each()]
             return [(None, replace(replay, arrivals=loop)) for loop in loops]
         own: Any = replay.arrivals
-        rates = [number(one.request_rate, "--request-rate") for one in self.each() if one.request_rate]
+        rates = [typed_number(one.request_rate, "--request-rate") for one in self.each() if one.request_rate]
         at_own = None if math.isinf(own.rate_per_s) else own.rate_per_s
         return [(rate, replay.at_rate(rate)) for rate in rates] or [(at_own, replay)]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, StepLog, StepPart
 from simulator.workloads.workload import Requests
 
 
@@ -21,12 +21,12 @@ class Adapter(Protocol):
         """Queue a request: its number, its prompt's token ids, and the number of tokens to generate."""
         ...
 
-    def step(self) -> tuple[Sequence[Part], Collection[int]]:
+    def step(self) -> tuple[Sequence[StepPart], Collection[int]]:
         """Compute one step; return the sequences it computed, and the numbers of the requests that got a token."""
         ...
 
 
-def serve(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
+def step_log_of(engine: Adapter, requests: Requests, prompts: Sequence[list[int]]) -> StepLog:
     """Send each request at its arrival time (seconds), step until all are done, and return the log."""
     first_s, last_s = [0.0] * len(requests), [0.0] * len(requests)
     left: dict[int, int] = {}

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simulator.calibration.step_log import Part
+from simulator.calibration.step_log import StepPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class BatchLayout(NamedTuple):
 
 
 def make_batch(
-    parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
+    parts: Sequence[StepPart], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
 ) -> StepBatch:
     """Return the batch of some sequences.
 
@@ -106,7 +106,7 @@ def make_batch(
     return replace(rows, reads=reads, chunks=chunks)
 
 
-def _ragged(parts: Sequence[Part], tables: Sequence[list[int]], layout: BatchLayout) -> Ragged:
+def _ragged(parts: Sequence[StepPart], tables: Sequence[list[int]], layout: BatchLayout) -> Ragged:
     new = np.array([part.new_tokens for part in parts])
     cached = new + [part.past_tokens for part in parts]
     index = [np.arange(count) for count in cached.tolist()]
@@ -144,5 +144,5 @@ def make_reads(lengths: Sequence[int], tables: Sequence[list[int]], window: int,
     )
 
 
-def _decodes(part: Part) -> bool:
+def _decodes(part: StepPart) -> bool:
     return part.new_tokens == 1 and part.past_tokens > 0

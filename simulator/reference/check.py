@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from simulator.calibration.calibrate import Bench, engine_preset, hardware_profile, with_peaks_of
-from simulator.calibration.comparison import StepErrors, errors_by_kind, latencies
+from simulator.calibration.comparison import StepErrors, errors_by_kind, latency_quantiles
 from simulator.calibration.op_tables import OpTables, fit_step_table, step_table, table_seconds
 from simulator.calibration.step_log import StepLog, typical_steps
 from simulator.deployment.host_launches import launches_s
@@ -267,7 +267,7 @@ class Checker:
         rate_per_s = self.plan.load * len(full) / saturated.end_s
         workload = Workload(OpenLoop(rate_per_s), LENGTHS, self.plan.requests, self.plan.seed)
         requests = workload.requests()
-        runs = {name: latencies(simulate(self.limits, table, requests)) for name, table in tiers.items()}
+        runs = {name: latency_quantiles(simulate(self.limits, table, requests)) for name, table in tiers.items()}
         return workload, runs
 
     def _run_load(
@@ -280,7 +280,7 @@ class Checker:
         log = served.log({"engine": "reference", "model": self.model.name, "device": self.build.device.name})
         rate_per_s = float(getattr(workload.arrivals, "rate_per_s", float("nan")))
         errors = errors_by_kind(tiers, served.steps, self._span)
-        return CheckedLoad(rate_per_s, predicted, latencies(served.run), guard.others_cores, errors, log)
+        return CheckedLoad(rate_per_s, predicted, latency_quantiles(served.run), guard.others_cores, errors, log)
 
 
 def second_process(arguments: Sequence[str]) -> list[Timing]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, parts_of
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, StepLog, StepPart, parts_of
 from simulator.errors import WorkloadError
 from simulator.reference.batch import BatchLayout, make_batch
 from simulator.reference.cache import BlockPool
@@ -60,7 +60,7 @@ class Executor:
         if self._graphs is not None:
             self._graphs.capture_all(max_sequences)
 
-    def logits(self, parts: Sequence[Part]) -> torch.Tensor:
+    def logits(self, parts: Sequence[StepPart]) -> torch.Tensor:
         """Compute a step; return the logits of each sequence's last new token, [sequences, vocabulary]."""
         tables = [self.pool.grow(part.request, part.past_tokens + part.new_tokens) for part in parts]
         tokens = [token for request, new, past in parts for token in self.known[request][past : past + new]]
@@ -68,7 +68,7 @@ class Executor:
             return self._graphs.forward(parts, tokens, tables)
         return self.transformer.forward(make_batch(parts, tokens, tables, self.layout))
 
-    def execute(self, parts: Sequence[Part]) -> None:
+    def execute(self, parts: Sequence[StepPart]) -> None:
         """Compute a step; append the likeliest next token to each sequence whose known tokens are all computed."""
         best: list[int] = self.logits(parts).argmax(-1).tolist()  # waits for the device
         for (request, new, past), token in zip(parts, best, strict=True):
@@ -125,7 +125,7 @@ def random_prompts(requests: Requests, vocab: int, seed: int = 0) -> list[Tokens
     return [rng.integers(0, vocab, int(count)).tolist() for count in requests.prompt_tokens]
 
 
-def _work(executor: Executor, s: State, parts: Sequence[Part]) -> Callable[[], None]:
+def _work(executor: Executor, s: State, parts: Sequence[StepPart]) -> Callable[[], None]:
     def work() -> None:
         executor.pool.keep({int(slot.request) for slot in s.slots[: s.book[0].running]})
         executor.execute(parts)

@@ -9,7 +9,7 @@ from simulator.errors import InfercastError
 from simulator.reference.checkpoint import Checkpoint
 from simulator.reference.clock import Clock
 from simulator.reference.engine import Executor, engine_limits, serve
-from simulator.reference.tokenizer import require
+from simulator.reference.tokenizer import needed_tokenizer
 from simulator.reference.transformer import Build, Transformer
 from simulator.reports.report import summarize
 from simulator.workloads.workload import Requests
@@ -33,7 +33,7 @@ def generate(
 
     Raises InfercastError for an empty text, and for a checkpoint without a tokenizer.
     """
-    tokenizer = require(checkpoint.tokenizer, checkpoint.source)
+    tokenizer = needed_tokenizer(checkpoint.tokenizer, checkpoint.source)
     prompts = [tokenizer.encode(text) for text in texts]
     if not all(prompts):
         raise InfercastError("an empty text", "there is nothing to go on from", "Give at least one word")

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.calibration.step_log import Part
+from simulator.calibration.step_log import StepPart
 from simulator.models.layers import MixtureOfExperts
 from simulator.reference.batch import BatchLayout, Reads, StepBatch, make_batch
 from simulator.reference.cache import NULL_BLOCK
 from simulator.reference.transformer import Transformer
 
-PADDING = Part(-1, 1, 1)  # one token after another in the null block
+PADDING = StepPart(-1, 1, 1)  # one token after another in the null block
 MAX_ROWS = 1024
 Result = TypeVar("Result")
 
@@ -45,12 +45,12 @@ class DecodeGraphs:
         blocks = transformer.model.blocks.values()
         self._possible = not any(isinstance(block.ffn, MixtureOfExperts) for block in blocks)
 
-    def takes(self, parts: Sequence[Part]) -> bool:
+    def takes(self, parts: Sequence[StepPart]) -> bool:
         """Tell whether a step has decodes alone, at most 1,024, in a model without experts."""
         decodes = all(part.new_tokens == 1 and part.past_tokens > 0 for part in parts)
         return self._possible and decodes and len(parts) <= MAX_ROWS
 
-    def forward(self, parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]]) -> Tensor:
+    def forward(self, parts: Sequence[StepPart], tokens: Sequence[int], tables: Sequence[list[int]]) -> Tensor:
         """Return the logits of the decodes, [sequences, vocabulary]; arguments as of `make_batch`."""
         batch = padded_batch(parts, tokens, tables, self._layout)
         if self._layout.device != "cuda":
@@ -74,13 +74,13 @@ class DecodeGraphs:
         longest = min(blocks * size, self._transformer.model.max_context_tokens)
         for rows in _powers_of_two(_power_of_two(max_sequences)):
             for each in _powers_of_two(min(blocks // rows, longest // size)):
-                parts = [Part(row, 1, each * size - 1) for row in range(rows)]
+                parts = [StepPart(row, 1, each * size - 1) for row in range(rows)]
                 if self.takes(parts):
                     self.forward(parts, [0] * rows, [[NULL_BLOCK] * each] * rows)
 
 
 def padded_batch(
-    parts: Sequence[Part], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
+    parts: Sequence[StepPart], tokens: Sequence[int], tables: Sequence[list[int]], layout: BatchLayout
 ) -> StepBatch:
     """Return a batch of decodes, with sequences and blocks padded to powers of two: the added rows come last."""
     extra = _power_of_two(len(parts)) - len(parts)

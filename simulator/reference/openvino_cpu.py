@@ -14,9 +14,9 @@ import numpy as np
 import openvino
 import openvino_genai as genai
 
-from simulator.calibration.step_log import Part
+from simulator.calibration.step_log import StepPart
 from simulator.errors import InfercastError
-from simulator.reference.adapter import serve
+from simulator.reference.adapter import step_log_of
 from simulator.reference.small_loads import record
 
 CACHE_GIB, BLOCK_SIZE = 1, 32  # openvino-genai's block size on a CPU
@@ -33,17 +33,17 @@ class Progress:
         self._budget = budget
         self.left: dict[int, list[int]] = {}
 
-    def next_step(self) -> list[Part]:
+    def next_step(self) -> list[StepPart]:
         """Return the sequences of the next step."""
-        parts, budget = list[Part](), self._budget
+        parts, budget = list[StepPart](), self._budget
         for decoding in (True, False):
             for request, (computed, known, _) in self.left.items():
                 if (known - computed == 1 and computed > 0) == decoding and budget > 0:
-                    parts.append(Part(request, min(known - computed, budget), computed))
+                    parts.append(StepPart(request, min(known - computed, budget), computed))
                     budget -= parts[-1].new_tokens
         return parts
 
-    def advance(self, parts: list[Part]) -> set[int]:
+    def advance(self, parts: list[StepPart]) -> set[int]:
         """Advance by a step; return the requests that got a token. Those that got their last are no longer `left`."""
         produced = set()
         for request, new, past in parts:
@@ -85,7 +85,7 @@ class OpenvinoCpu:
         self._handles[request] = self._pipeline.add_request(request, tokens, wanted)
         self._progress.left[request] = [0, len(prompt), len(prompt) + output_tokens]
 
-    def step(self) -> tuple[list[Part], set[int]]:
+    def step(self) -> tuple[list[StepPart], set[int]]:
         """Compute one step; return its sequences by the rules, and the numbers of the requests that got a token.
 
         Raises InfercastError where tokens came for other requests than the rules say.
@@ -103,7 +103,7 @@ class OpenvinoCpu:
 
 def main(weights: str, logs: str, threads: str, load: str, count: str) -> None:
     """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
-    record(partial(serve, OpenvinoCpu(Path(weights), int(threads))), Path(logs), float(load), int(count))
+    record(partial(step_log_of, OpenvinoCpu(Path(weights), int(threads))), Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from simulator.calibration.op_tables import OpTables, gemm_shapes
-from simulator.calibration.step_log import Part
+from simulator.calibration.step_log import StepPart
 from simulator.models.layers import Attention
 from simulator.models.model import Model
 from simulator.reference.attention import attend
@@ -42,12 +42,12 @@ class Ceilings:
 
 
 @torch.inference_mode()
-def ceilings(device: Device, names: Iterable[str] = ("fp32", "bf16")) -> Ceilings:
-    """Measure a sum over 256 MiB, and square GEMMs of the dtypes (1,024 wide on a CPU, 8,192 on a GPU)."""
+def ceilings(device: Device) -> Ceilings:
+    """Measure a sum over 256 MiB, and square GEMMs in fp32 and bf16 (1,024 wide on a CPU, 8,192 on a GPU)."""
     numbers = torch.ones(1 << 26, device=device.kind)  # 256 MiB
     reading = timed(numbers.sum, device)
     found, spreads = {}, [reading.spread_s / reading.seconds]
-    for name in names:
+    for name in ("fp32", "bf16"):
         kind = Device(device.kind, name)
         size = 1024 if device.kind == "cpu" else 8192
         left, right = (torch.randn(size, size, device=device.kind).to(kind.dtype) for _ in range(2))
@@ -143,14 +143,14 @@ class Probe:
         return mixer, [one, *(LayerCache(shape, self.build.device) for _ in range(copies - 1))]
 
     def _decode_attention(self, sequences: int, context: int) -> float:
-        parts = [Part(row, 1, context - 1) for row in range(sequences)]
+        parts = [StepPart(row, 1, context - 1) for row in range(sequences)]
         return self._attention(parts, f"decode attention {sequences} x {context}")
 
     def _prefill_attention(self, new: int, past: int) -> float:
         fused = self.build.device.fuses_attention
-        return self._attention([Part(0, new, past)], f"prompt attention {new} after {past}", ragged=fused)
+        return self._attention([StepPart(0, new, past)], f"prompt attention {new} after {past}", ragged=fused)
 
-    def _attention(self, parts: list[Part], what: str, *, ragged: bool = False) -> float:
+    def _attention(self, parts: list[StepPart], what: str, *, ragged: bool = False) -> float:
         """Return the seconds of one layer's attention; `ragged`: in the kernel that takes all lengths."""
         layout = BatchLayout(self.build.block_size, (0,), self.build.device.kind, ragged)
         lengths = [new + past for _, new, past in parts]
@@ -172,7 +172,9 @@ class Probe:
         few, many = (self._hollow(layers) for layers in (2, 10))
         rest, left = {}, {}
         for tokens in TOKENS:
-            parts = [Part(row, 1, 4) for row in range(tokens)] if tokens <= most_decodes else [Part(0, tokens, 0)]
+            parts = (
+                [StepPart(row, 1, 4) for row in range(tokens)] if tokens <= most_decodes else [StepPart(0, tokens, 0)]
+            )
             short, long = (self._hollow_step(engine, parts) for engine in (few, many))
             rest[tokens] = max(1e-7, (long - short) / 8)
             left[tokens] = max(0.0, short - 2 * rest[tokens])
@@ -186,7 +188,7 @@ class Probe:
         small = self.model.model_copy(update=changes)
         return Executor(_Hollow(random_checkpoint(small), replace(self.build, num_blocks=TOKENS[-1])))
 
-    def _hollow_step(self, engine: Executor, parts: list[Part]) -> float:
+    def _hollow_step(self, engine: Executor, parts: list[StepPart]) -> float:
         engine.known = [[1] * (part.past_tokens + part.new_tokens) for part in parts]
         lengths = [len(each) for each in engine.known]
 

@@ -13,6 +13,7 @@ from simulator.workloads.lengths import Independent, Uniform
 from simulator.workloads.workload import Requests, Workload
 
 Serve = Callable[[Requests, list[list[int]]], StepLog]
+VOCABULARY = 96  # token ids that every tokenizer has
 LENGTHS = Independent(Uniform(32, 300), Uniform(8, 64))
 SATURATING = 60  # requests at once: what the engine carries when it never waits for users
 OUTPUT_TOKENS = 8
@@ -54,10 +55,10 @@ def record(serve: Serve, folder: Path, load: float, count: int, max_tokens: int 
     replace(log, about=log.about | {"drift": f"{drift(pulses):.2f}"}).write(folder / "load.json")
 
 
-def random_tokens(requests: Requests, vocab: int = 96) -> list[list[int]]:
-    """Return random token ids below `vocab` for each request, as many as its prompt has; always the same."""
+def random_tokens(requests: Requests) -> list[list[int]]:
+    """Return random token ids below VOCABULARY for each request, as many as its prompt has; always the same."""
     rng = np.random.default_rng(0)
-    return [rng.integers(0, vocab, int(length)).tolist() for length in requests.prompt_tokens]
+    return [rng.integers(0, VOCABULARY, int(length)).tolist() for length in requests.prompt_tokens]
 
 
 def _write(serve: Serve, loads: list[Requests], folder: Path, turn: str) -> None:

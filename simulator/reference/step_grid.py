@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.calibration.step_log import Part, kind_of
+from simulator.calibration.step_log import StepPart, kind_of
 from simulator.models.operations import Counts, Span, count
 from simulator.models.operations import Sequence as Row
 from simulator.reference.cores import Guard
@@ -31,10 +31,10 @@ class Cell(NamedTuple):
         """Tokens in the cache after the step."""
         return self.decodes * (self.context + 1) + self.new + self.past
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StepPart]:
         """Return the sequences of the step."""
-        rows = [Part(index, 1, self.context) for index in range(self.decodes)]
-        return [*rows, Part(self.decodes, self.new, self.past)] if self.new else rows
+        rows = [StepPart(index, 1, self.context) for index in range(self.decodes)]
+        return [*rows, StepPart(self.decodes, self.new, self.past)] if self.new else rows
 
     def counts(self, span: Span | None = None) -> Counts:
         """Return the counts by which the simulator prices the step; `span`: of the model's local layers."""

@@ -85,7 +85,7 @@ def from_folder(folder: Path) -> Tokenizer | None:
     return Tokenizer(codec, frozenset(each for each in ends if each is not None))
 
 
-def require(tokenizer: Tokenizer | None, what: str) -> Tokenizer:
+def needed_tokenizer(tokenizer: Tokenizer | None, what: str) -> Tokenizer:
     """Return the tokenizer; InfercastError about the model `what` where it has none."""
     if tokenizer is None:
         raise InfercastError(

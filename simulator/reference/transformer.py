@@ -72,18 +72,9 @@ class Transformer:
         """Return a projection of a weight [outputs, inputs]."""
         return make_linear(weight, bias, packed=self.build.packed and self.build.device.kind == "cpu")
 
-    def expert_linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
-        """Return a projection of an expert or of the router."""
-        return make_linear(weight, bias, packed=self.build.packed and self.build.device.kind == "cpu")
-
     def attend(self, queries: Tensor, cache: LayerCache, batch: StepBatch, window: int) -> Tensor:
         """Return the attention output [T, heads x head_dim] of a layer for queries [T, heads, head_dim]."""
         return attend(queries, cache, batch, window)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of the KV cache of all layers, without the null block."""
-        return sum(layer.cache.nbytes for layer in self.layers) * self.build.num_blocks // (self.build.num_blocks + 1)
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -173,8 +164,8 @@ class _Experts:
 
     def __init__(self, parent: Transformer, ffn: MixtureOfExperts, weight: Weight) -> None:
         self.parent, self.chosen = parent, ffn.chosen
-        self.router = parent.expert_linear(weight("mlp.gate.weight"), None)
-        self.experts = [_gated(parent.expert_linear, weight, f"mlp.experts.{index}") for index in range(ffn.experts)]
+        self.router = parent.linear(weight("mlp.gate.weight"))
+        self.experts = [_gated(parent.linear, weight, f"mlp.experts.{index}") for index in range(ffn.experts)]
 
     def __call__(self, x: Tensor) -> Tensor:
         share, chosen = functional.softmax(self.router(x), dim=-1, dtype=torch.float32).topk(self.chosen, dim=-1)

@@ -22,8 +22,8 @@ os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONM
 import vllm  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
-from simulator.calibration.step_log import Part  # noqa: E402
-from simulator.reference.adapter import serve  # noqa: E402
+from simulator.calibration.step_log import StepPart  # noqa: E402
+from simulator.reference.adapter import step_log_of  # noqa: E402
 from simulator.reference.small_loads import record  # noqa: E402
 
 
@@ -52,7 +52,7 @@ class VllmCpu:
             "block_size": core.vllm_config.cache_config.block_size,
             "admit_full_prompt": 1,
         }
-        self._decided: tuple[Part, ...] = ()
+        self._decided: tuple[StepPart, ...] = ()
         decide = core.scheduler.schedule
 
         def schedule(*given: Any, **named: Any) -> Any:
@@ -67,27 +67,27 @@ class VllmCpu:
         wanted = SamplingParams(temperature=0.0, max_tokens=output_tokens, ignore_eos=True, detokenize=False)
         self._engine.add_request(str(request), {"prompt_token_ids": prompt}, wanted)
 
-    def step(self) -> tuple[tuple[Part, ...], list[int]]:
+    def step(self) -> tuple[tuple[StepPart, ...], list[int]]:
         """Compute one step; return the sequences scheduled for it, and the numbers of the requests that got a token."""
         self._decided = ()
         outputs = self._engine.step()
         return self._decided, [int(output.request_id) for output in outputs]
 
 
-def _parts(decision: Any) -> tuple[Part, ...]:
+def _parts(decision: Any) -> tuple[StepPart, ...]:
     """Return the sequences of a decision of vLLM's scheduler: request, new tokens, tokens computed before."""
     past = {each.req_id: each.num_computed_tokens for each in decision.scheduled_new_reqs}
     again = decision.scheduled_cached_reqs
     past |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
     # vLLM appends a random suffix to the name of a request
     return tuple(
-        Part(int(name.partition("-")[0]), new, past[name]) for name, new in decision.num_scheduled_tokens.items()
+        StepPart(int(name.partition("-")[0]), new, past[name]) for name, new in decision.num_scheduled_tokens.items()
     )
 
 
 def main(folder: str, logs: str, dtype: str, load: str, count: str) -> None:
     """Write the logs of the small loads and of a Poisson load into a folder: `infercast check-log` reads them."""
-    record(partial(serve, VllmCpu(Path(folder), dtype)), Path(logs), float(load), int(count))
+    record(partial(step_log_of, VllmCpu(Path(folder), dtype)), Path(logs), float(load), int(count))
 
 
 if __name__ == "__main__":

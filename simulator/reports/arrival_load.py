@@ -109,7 +109,7 @@ def rate_per_s(run: Run) -> float:
     return count / span_s if span_s else math.inf
 
 
-def loads(run: Run) -> dict[Literal["requests", "decoding"], ArrivalLoad]:
+def arrival_loads(run: Run) -> dict[Literal["requests", "decoding"], ArrivalLoad]:
     """Return the loads of a run, of one engine of each pool, by what waits for it: new requests, or those to decode."""
     if not isinstance(run, FleetRun) or not run.prefill_replicas:
         return {"requests": arrival_load(run)}

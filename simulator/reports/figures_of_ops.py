@@ -48,11 +48,11 @@ class DeviceOps(NamedTuple):
         return Rates(self.kernels)
 
 
-def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
+def sourced_figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
     """Yield every sourced figure inside a profile with its dotted path.
 
     >>> from simulator.hardware.hardware import load_hardware
-    >>> next(figures(load_hardware("h100-sxm").link, "link"))
+    >>> next(sourced_figures(load_hardware("h100-sxm").link, "link"))
     ('link.bytes_per_s', 450000000000.0)
     """
     if isinstance(value, Figure):
@@ -66,13 +66,13 @@ def figures(value: object, path: str = "") -> Iterator[tuple[str, Figure]]:
     elif isinstance(value, tuple):
         parts = enumerate(value)
     for name, part in parts:
-        yield from figures(part, f"{path}.{name}".lstrip("."))
+        yield from sourced_figures(part, f"{path}.{name}".lstrip("."))
 
 
 def own_figures(profile: Profile, *names: str) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of some fields of a profile, with their dotted paths."""
     for name in names:
-        yield from figures(getattr(profile, name), name)
+        yield from sourced_figures(getattr(profile, name), name)
 
 
 def kind_of_gemm(op: Op, rates: Rates) -> str:
@@ -91,34 +91,34 @@ def rate_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     multiplied = dict.fromkeys((rates.peak(op.format)[0], kind_of_gemm(op, rates)) for op in gemms)  # in order, once
     yield from own_figures(hardware, "memory_bytes_per_s")
     for field, peak in _peaks(part):
-        yield from figures(getattr(hardware, field)[peak], f"{field}.{peak}")
+        yield from sourced_figures(getattr(hardware, field)[peak], f"{field}.{peak}")
     starts = "launch_s" if part.kernels.rules.start_s is not None else ""  # in whose place the engine's own stands
     for peak, kind in multiplied:
-        found = figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
+        found = sourced_figures(getattr(hardware.achievable, kind).get(peak), f"achievable.{kind}.{peak}")
         yield from (each for each in found if each[0].rpartition(".")[2] != starts)
     if multiplied and part.kernels.rules.reads_at_best_rate:
         best = hardware.achievable.best_memory_fraction
-        yield next(each for each in figures(hardware.achievable, "achievable") if each[1] is best)
+        yield next(each for each in sourced_figures(hardware.achievable, "achievable") if each[1] is best)
     own = hardware.achievable.decode_attention
     read = {rates.decoding.cache_figure(own, op) for op in attended if own and op.rate == "decode_attention"}
     unread = {"memory_fraction", "fp8_memory_fraction", "latent_memory_fraction"} - read
     for name in ("decode_attention", "prefill_attention", "elementwise_memory_fraction", "elementwise_launch_s"):
         if name.startswith(tuple(kinds)):
-            found = figures(getattr(hardware.achievable, name), f"achievable.{name}")
+            found = sourced_figures(getattr(hardware.achievable, name), f"achievable.{name}")
             yield from (each for each in found if each[0].rpartition(".")[2] not in unread)
     waves = any(rates.gemms.fills_tiles(rates.peak(op.format)[0], op) for op in ops if op.rate == "gemm")
     if waves:
-        yield from figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
+        yield from sourced_figures(hardware.achievable.wave_fraction, "achievable.wave_fraction")
     tiled = waves or any(op.rate == "gemm" and part.kernels.tile_rows(op) for op in ops)
     if tiled or any(rates.decoding.split(op) for op in attended):
         yield from own_figures(hardware, "multiprocessors")
     strided = any(part.kernels.reread_flops_per_s(op) < math.inf for op in attended)
     yield from own_figures(hardware, *["memory_channels"] * strided)
     if "all_reduce" in kinds and hardware.node_devices > 1:
-        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
-        yield from figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
+        yield from sourced_figures(hardware.achievable.all_reduce, "achievable.all_reduce")
+        yield from sourced_figures(hardware.achievable.ring_all_reduce, "achievable.ring_all_reduce")
     if kinds & {"all_to_all", "send"}:
-        yield from figures(hardware.achievable.all_reduce, "achievable.all_reduce")
+        yield from sourced_figures(hardware.achievable.all_reduce, "achievable.all_reduce")
     if "host_link" in kinds:
         yield from own_figures(hardware, "pcie_bytes_per_s")
     if kinds & {*LINKED}:
@@ -149,7 +149,7 @@ def _peaks(part: DeviceOps) -> dict[tuple[str, PeakName], None]:
 def kernel_figures(part: DeviceOps) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of an engine's kernels on a device that an op rests on: rules, then fitted multipliers."""
     idle = _idle(part)
-    for path, figure in figures(part.kernels.of_engine, "kernels"):
+    for path, figure in sourced_figures(part.kernels.of_engine, "kernels"):
         name = path.removeprefix("kernels.").removeprefix("rules.").removeprefix("fitted.")
         name = ".".join(name.split(".")[: next((depth for part, depth in DEPTHS.items() if name.startswith(part)), 1)])
         if figure.source != UNITY.source and not idle.get(name, False) and not path.startswith("kernels.overheads"):

@@ -12,11 +12,10 @@ from simulator.errors import NotModelledError
 from simulator.models.operations import Span, pairs
 from simulator.reports.queueing import QueueEstimate
 from simulator.reports.report import Report
-from simulator.reports.token_gaps import ROUNDING_S
 from simulator.roofline.step_model import StepTable
 from simulator.scheduler.state import UNCACHED, Table, blocks
 from simulator.simulation.engine_loop import Run
-from simulator.simulation.fleet_run import FleetRun
+from simulator.simulation.fleet_run import ROUNDING_S, FleetRun
 from simulator.simulation.step_seconds import slope
 
 PARTS = {
@@ -31,7 +30,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Split:
+class LatencyParts:
     """Seconds of each part of TTFT and E2EL by request: arrays of shape (counted requests,), whose sum is the latency.
 
     The table of requests says how long a preempted request was out, not when: other prompts' interference is spread
@@ -79,7 +78,7 @@ class _Prompts:
         return self.seconds[last] - self.seconds[first], self.tokens[last] - self.tokens[first]
 
 
-def split(report: Report) -> Split:
+def latency_parts(report: Report) -> LatencyParts:
     """Return the parts (PARTS) of TTFT and E2EL of every request that a report counts.
 
     From the first step that computes a request to its first token: what prompts add to the steps is "prefill" by its
@@ -104,7 +103,7 @@ def split(report: Report) -> Split:
     }
     after = {"interference": later, "redo": run.stalled_s, "decode": going_s - later}
     e2el = {part: values + after.get(part, zeros) for part, values in ttft.items()}
-    return Split(*({part: values[kept] for part, values in each.items()} for each in (ttft, e2el)))
+    return LatencyParts(*({part: values[kept] for part, values in each.items()} for each in (ttft, e2el)))
 
 
 def _of_prompts(run: Run) -> tuple[Floats, Floats, Floats]:
@@ -147,13 +146,13 @@ class Explanation:
     report: Report
 
     @cached_property
-    def split(self) -> Split:
+    def split(self) -> LatencyParts:
         """The parts of every request of the first draw."""
-        return split(self.report)
+        return latency_parts(self.report)
 
     @cached_property
-    def _splits(self) -> tuple[Split, ...]:
-        return self.split, *map(split, self.report.draws)
+    def _splits(self) -> tuple[LatencyParts, ...]:
+        return self.split, *map(latency_parts, self.report.draws)
 
     def mean_s(self, metric: str) -> dict[str, float]:
         """Mean seconds of each part of "ttft" or "e2el"; their sum is the mean of the latency."""

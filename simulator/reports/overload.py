@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulator.reports.arrival_load import loads, rate_per_s
+from simulator.reports.arrival_load import arrival_loads, rate_per_s
 from simulator.reports.queue_growth import GROWTH_SHARE, LEAST_GROWTH, Queue
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_run import FleetRun
@@ -75,7 +75,7 @@ def _to_come(runs: Sequence[Run]) -> Overload | None:
     come_per_s = float(np.mean([rate_per_s(each) for each in runs]))
     if not np.isfinite(come_per_s):
         return None
-    of_engines = [loads(each) for each in runs]
+    of_engines = [arrival_loads(each) for each in runs]
     found: dict[Queueing, float] = {"links": float(np.mean([_link_load(each) for each in runs]))}
     found |= {name: float(np.mean([each[name].least for each in of_engines])) for name in of_engines[0]}
     queueing = next((name for name, load in found.items() if load >= 1), None)

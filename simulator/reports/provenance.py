@@ -16,10 +16,10 @@ from simulator.profile import Evidence, Figure, Source
 from simulator.reports.figures_of_ops import (
     DeviceOps,
     constant_figures,
-    figures,
     kernel_figures,
     own_figures,
     rate_figures,
+    sourced_figures,
 )
 from simulator.roofline.collectives import PCIE_FRACTION
 from simulator.units import GIB, counted, gibibytes, scaled
@@ -49,7 +49,7 @@ class FittedMultiplier(NamedTuple):
     source: Source
 
 
-def basis(deployment: Deployment) -> list[Provenance]:
+def figures_behind(deployment: Deployment) -> list[Provenance]:
     """Return the figures behind the step times and the memory plan of a deployment, each once."""
     hardware, engine = deployment.hardware, deployment.engine
     found: list[Provenance] = []
@@ -111,7 +111,7 @@ def _parts(deployment: Deployment) -> list[DeviceOps]:
 def _overheads(deployment: Deployment) -> Iterator[tuple[str, Figure]]:
     """Return the figures of the host's times, that of steps without asynchronous scheduling where there are such."""
     idle = "overheads.serial_step_s" if deployment.async_scheduling else ""
-    times = figures(deployment.overheads, "overheads")
+    times = sourced_figures(deployment.overheads, "overheads")
     return (each for each in times if each[1].source != NO_TIME.source and each[0] != idle)
 
 
@@ -150,17 +150,17 @@ def memory_basis(deployment: Deployment) -> list[Provenance]:
     lora = ("max_lora_rank",) if engine.adapters else ()
     reserve = engine.memory.reserve and engine.memory.reserve.on(hardware)
     memory = engine.memory.model_copy(update={"reserve": reserve})
-    rules = [*figures(memory, "memory"), *own_figures(engine, "block_size", *lora)]
+    rules = [*sourced_figures(memory, "memory"), *own_figures(engine, "block_size", *lora)]
     for setting in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(settings, setting) is None:
             rule = next(rule for rule in getattr(engine, setting) if rule.holds(hardware))
-            rules += figures(rule.value, setting)
+            rules += sourced_figures(rule.value, setting)
     given = settings.memory_fraction is not None
     idle = ("memory.fraction", "memory.reserve")[: 2 if given else int(reserve is not None)]
     rules = [(path, figure) for path, figure in rules if not path.startswith(idle)]
     if settings.max_num_seqs is None and separate_state_bytes(deployment):
         rules.append(("share of the memory for states", STATE_SHARE))
-    vision = _named(model.id, figures(vision_of(deployment), "vision"))
+    vision = _named(model.id, sourced_figures(vision_of(deployment), "vision"))
     return used + shape + vision + _named(engine.id, rules)
 
 
@@ -169,7 +169,7 @@ def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
 
     >>> guess = Source(text="", date="", evidence="guess")
     >>> figures = [f"achievable.gemm.bf16.{part}" for part in ("launch_s", "exponent")]
-    >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in figures], "guess")
+    >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in sourced_figures], "guess")
     'l4, t4: gemm.bf16'
     """
     alike: dict[str, list[str]] = {}

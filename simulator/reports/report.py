@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.arrays import Floats, Ints
 from simulator.frames import Framed, frame
-from simulator.reports.arrival_load import RunLength, loads, rate_per_s
+from simulator.reports.arrival_load import RunLength, arrival_loads, rate_per_s
 from simulator.reports.batch_means import Statistic, mean_of, statistic, warm_up
 from simulator.reports.overload import Overload, overload
 from simulator.reports.queue_growth import Queue
@@ -89,7 +89,7 @@ class Report(Framed):
         """What confidence intervals of the run are worth; None of a closed loop: its queue cannot grow."""
         if self.run.requests.concurrency:
             return None
-        return RunLength(self.completed, max(loads(self.run).values(), key=lambda load: load.rho))
+        return RunLength(self.completed, max(arrival_loads(self.run).values(), key=lambda load: load.rho))
 
     @property
     def _length_of_tpot(self) -> RunLength | None:

@@ -5,8 +5,7 @@ import numpy as np
 from simulator.arrays import Floats
 from simulator.reports.batch_means import QUANTILES, Statistic, statistic
 from simulator.simulation.engine_loop import Run
-
-ROUNDING_S = 1e-9  # of sums of seconds, below any step
+from simulator.simulation.fleet_run import ROUNDING_S
 
 
 def pooled_gaps(run: Run, since_s: float) -> Statistic:

@@ -18,7 +18,7 @@ def vllm_result(report: Report) -> dict[str, Any]:
     told = bool(report.slo.bounds_s) and not report.endless
     return {
         **_mean_of_draws(_counts, report),
-        **figures(report),
+        **run_figures(report),
         **_half_widths(report),
         "overload": report.overload and report.overload.queueing,
         "meets_slo": report.meets_slo,
@@ -30,7 +30,7 @@ def vllm_result(report: Report) -> dict[str, Any]:
     }
 
 
-def figures(report: Report) -> dict[str, float | None]:
+def run_figures(report: Report) -> dict[str, float | None]:
     """Return the throughputs and latencies of `vllm_result`: all that has an interval."""
     latencies = _latencies(report)
     tpot_ms = latencies["mean_tpot_ms"]

@@ -54,16 +54,6 @@ def _starts(count: int) -> Ints:
     return sizes[(sizes >= 0) & (sizes < count)]
 
 
-def least_of(seconds: Floats) -> Least:
-    """Return the least of seconds[0], seconds[1], ... by blocks.
-
-    >>> least_of(np.array([2.0, 3.0, 5.0, 4.0, 7.0])).seconds.tolist()
-    [2.0, 3.0, 5.0, 4.0, 7.0]
-    """
-    starts = _starts(len(seconds))
-    return Least(np.minimum.reduceat(seconds, starts), _last(starts, len(seconds)))
-
-
 def _last(starts: Ints, count: int) -> Floats:
     return np.append(starts[1:], count) - 1.0
 

@@ -257,7 +257,7 @@ def _packed(limits: SchedulerLimits, acceptance: tuple[float, ...]) -> Any:
     return packed[0]
 
 
-def unpacked(packed: Any) -> SchedulerLimits:
+def limits_of_record(packed: Any) -> SchedulerLimits:
     """Return the limits from a state's record."""
     return SchedulerLimits(*(packed[name].item() for name in SchedulerLimits._fields))
 

@@ -11,7 +11,7 @@ from simulator.profile import Figure, Source
 from simulator.scheduler.jit import compiled
 from simulator.scheduler.state import NEVER, NOBODY, reset, view
 from simulator.scheduler.waiting_queue import dequeue
-from simulator.simulation.clients import cancel, forget
+from simulator.simulation.clients import cancel, start_over
 from simulator.simulation.fleet_state import (
     DRAINING,
     FAILED,
@@ -242,7 +242,7 @@ def _return(f: FleetState, request: int) -> None:
     if call.overdue == 1:
         cancel(f, request, f.loop.clock_s)
         return
-    forget(f, request)
+    start_over(f, request)
     call.retries += 1
     append(f, 0, request)
 

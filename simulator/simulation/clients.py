@@ -119,7 +119,7 @@ def send(f: FleetState, request: int, at_s: float) -> None:
 
 
 @compiled
-def forget(f: FleetState, request: int) -> None:
+def start_over(f: FleetState, request: int) -> None:
     """Reset a request that is in no queue, so that it can start from the beginning."""
     row, call = f.engines.requests[request], f.calls[request]
     if call.engine != NOBODY:
@@ -157,7 +157,7 @@ def cancel(f: FleetState, request: int, at_s: float) -> None:
     Rule C.
     """
     call = f.calls[request]
-    forget(f, request)
+    start_over(f, request)
     call.timeouts += 1
     if call.timeouts <= f.rules.max_retries:
         push(f, at_s + f.rules.retry_delay_s, request)
@@ -204,7 +204,7 @@ def _time_out_in_engine(f: FleetState, request: int, now_s: float) -> None:
 
 
 @compiled
-def sweep(f: FleetState, engine: int, now_s: float) -> None:
+def cancel_overdue(f: FleetState, engine: int, now_s: float) -> None:
     """At the end of an engine's step, cancel its timed-out requests that still have no first token. Rule C."""
     s, j = view(f.engines, engine), 0
     while j < s.book[0].running:

@@ -20,9 +20,9 @@ from simulator.scheduler.state import (
     State,
     Table,
     engine_state,
+    limits_of_record,
     new_engines,
     new_requests,
-    unpacked,
 )
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.rejection import Rejected, rejections
@@ -216,7 +216,7 @@ def closing(s: State, requests: Requests, steps: npt.NDArray[np.void]) -> Run:
     """Return what happened, after the last step."""
     columns: dict[str, Any] = {name: np.ascontiguousarray(s.requests[name]) for name in OUTCOMES}
     sent = replace(requests, arrival_s=s.requests.arrival_s)
-    return Run(limits=unpacked(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
+    return Run(limits=limits_of_record(s.limits), requests=sent, steps=steps.view(np.recarray), **columns)
 
 
 def stuck(left: int, requests: Requests) -> WorkloadError:

@@ -29,8 +29,8 @@ from simulator.simulation.fleet_state import (
     SCALER,
     STARTING,
     UP,
+    FleetRules,
     FleetState,
-    Rules,
     table,
 )
 from simulator.simulation.rejection import Reasons, Rejected, rejections
@@ -277,7 +277,7 @@ def _scalers(fleet: Fleet) -> Table:
 def _rules(fleet: Fleet, requests: Requests, clients: Clients) -> Any:
     """Return the settings of fleet, workload and clients as one numba record."""
     packed = table(RULES, 1)
-    packed[0] = Rules(
+    packed[0] = FleetRules(
         engines_per_replica=fleet.pool.stages,
         slowest_stage=fleet.pool.slowest_stage,
         prefill_replicas=fleet.prefill_replicas,

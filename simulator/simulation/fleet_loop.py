@@ -12,7 +12,7 @@ from simulator.scheduler.policies import received_s, schedule, wake_s
 from simulator.scheduler.state import NOBODY, State, view
 from simulator.scheduler.waiting_queue import enqueue
 from simulator.simulation.autoscaler import control, next_check_s, ready_or_starting, start_lowest
-from simulator.simulation.clients import conclude, send, sweep, time_out
+from simulator.simulation.clients import cancel_overdue, conclude, send, time_out
 from simulator.simulation.engine_loop import STEP, note
 from simulator.simulation.fleet_state import (
     FleetState,
@@ -70,7 +70,7 @@ def _end_steps(f: FleetState, now_s: float) -> None:
             _finish(f, request, engine, now_s, shown_s)
             request = following
         if f.engine_steps[engine].overdue > 0:
-            sweep(f, engine, now_s)
+            cancel_overdue(f, engine, now_s)
         if f.rules.autoscaled == 1:
             retire(f, replica)
 

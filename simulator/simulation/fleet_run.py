@@ -9,7 +9,7 @@ from simulator.scheduler.state import Table
 from simulator.simulation.engine_loop import Run
 from simulator.simulation.fleet_state import OFF, STARTING
 
-ROUNDING_S = 1e-9  # by which a step ends before the next one of its engine begins
+ROUNDING_S = 1e-9  # of sums of seconds, below any step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

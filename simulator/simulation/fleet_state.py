@@ -84,7 +84,7 @@ FAILURE = np.dtype([("at_s", np.float64), ("replica", np.int64), ("repair_s", np
 EVENT = np.dtype([("time_s", np.float64), ("replica", np.int64), ("state", np.int64)])
 
 
-class Rules(NamedTuple):
+class FleetRules(NamedTuple):
     """Settings of fleet, router and clients as plain numbers, under the names of their classes."""
 
     engines_per_replica: int  # one per pipeline stage
@@ -102,7 +102,7 @@ class Rules(NamedTuple):
     retry_delay_s: float
 
 
-RULES = np.dtype([(name, np.dtype(kind)) for name, kind in Rules.__annotations__.items()])
+RULES = np.dtype([(name, np.dtype(kind)) for name, kind in FleetRules.__annotations__.items()])
 
 
 class FleetState(NamedTuple):
@@ -111,7 +111,7 @@ class FleetState(NamedTuple):
     Numba hands over a tuple field by field on every call, so a record (one pointer) compiles faster than many fields.
     """
 
-    rules: Any  # a record of `Rules`
+    rules: Any  # a record of `FleetRules`
     loop: Any  # a record of LOOP
     scalers: Table  # by pool, of SCALER
     engines: Engines  # schedulers, by engine

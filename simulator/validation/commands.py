@@ -8,7 +8,7 @@ from simulator.validation.measurements import Measurement, Setup
 from simulator.validation.prediction import Asked, ask
 
 
-def commands(rows: Sequence[Measurement]) -> Iterator[str]:
+def row_commands(rows: Sequence[Measurement]) -> Iterator[str]:
     """Yield a line of shell for each row: the command, then as a comment the row's id and the JSON key of its metric.
 
     A row that cannot be predicted is a comment with the reason.

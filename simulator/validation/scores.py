@@ -166,9 +166,9 @@ def not_covered(predictions: Iterable[Prediction]) -> dict[str, int]:
     return dict(Counter(each.reason for each in predictions if each.value is None).most_common())
 
 
-def beating_light(predictions: Iterable[Prediction], margin: float = LIGHT_MARGIN) -> list[Prediction]:
-    """Return the measurements that beat the speed of light by more than `margin`: one of the two is wrong."""
-    return [each for each in predictions if each.light is not None and _better(each) > 1 + margin]
+def beating_light(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Return the measurements that beat the speed of light by more than LIGHT_MARGIN: one of the two is wrong."""
+    return [each for each in predictions if each.light is not None and _better(each) > 1 + LIGHT_MARGIN]
 
 
 def _better(each: Prediction) -> float:

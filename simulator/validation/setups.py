@@ -8,6 +8,7 @@ from typing import Any
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import usual_cache
 from simulator.deployment.memory import memory_plan
+from simulator.deployment.sharding import TP_DEGREES
 from simulator.deployment.weight_files import usual_format, weight_format
 from simulator.engines.engine import Engine, engine_of
 from simulator.errors import InfercastError, ProfileError
@@ -28,7 +29,6 @@ SEQUENCES = 64  # at once at least, where the defaults do not fit
 FITTING = ((2048, None), (2048, 0.95), (2048, 0.98))  # tokens of a step and share of the memory, the first that fits
 ASYNCHRONOUS = "0.14"  # the first vLLM that decides a step while the one before runs
 SCALED = 128  # columns of a block with one scale in fp8-block
-DEGREES = (1, 2, 4, 8, 16, 32, 64)
 PORTS = {("vllm", "Google"): "vllm-tpu"}  # what an engine's name means on a vendor's devices, where it runs as a port
 DIES = {"mi250": "mi250-gcd", "tpu7x": "tpu7x-core"}  # packages that sources count, and what software sees of them
 
@@ -278,6 +278,6 @@ def _fewest(recipe: Recipe, layout: Layout) -> int:
     hardware, devices = recipe.hardware, recipe.setup.devices
     need = layout.weight_bytes(recipe.model.weights(layout))
     node = hardware.link.devices if hardware.link else 1
-    fitting = (tp for tp in DEGREES if tp <= devices and need / tp <= ROOMY * hardware.memory_bytes)
+    fitting = (tp for tp in TP_DEGREES if tp <= devices and need / tp <= ROOMY * hardware.memory_bytes)
     tp = next(fitting, devices)
     return min(tp, int(node)) if need / node <= TIGHT * hardware.memory_bytes else tp

@@ -16,6 +16,7 @@ from simulator.limits import in_range
 from simulator.units import DAY_S
 from simulator.workloads.arrivals import OpenLoop
 
+WINDOW_S = 600.0  # of a synthetic day, within which the rate is constant
 COLUMNS = ("window_start_s", "relative_request_rate")
 
 
@@ -89,8 +90,8 @@ class RateCurve:
         return f"{self.name} of mean {self.rate_per_s:g}/s, peak {self.peak_per_s():.3g}/s"
 
 
-def daily(rate_per_s: float, swing: float = 0.8, window_s: float = 600.0) -> RateCurve:
-    """Return a synthetic day: rate x (1 - swing cos(2 pi t / day)), lowest at midnight, constant within `window_s`.
+def daily(rate_per_s: float, swing: float = 0.8) -> RateCurve:
+    """Return a synthetic day: rate x (1 - swing cos(2 pi t / day)), lowest at midnight, constant within WINDOW_S.
 
     Raises WorkloadError for a swing outside of 0 to 1.
 
@@ -99,9 +100,9 @@ def daily(rate_per_s: float, swing: float = 0.8, window_s: float = 600.0) -> Rat
     """
     if not 0 <= swing <= 1:
         raise WorkloadError(f"swing {swing}", "it must be a share from 0 to 1", "Give, say, 0.8")
-    middles = (np.arange(round(DAY_S / window_s)) + 0.5) * window_s
+    middles = (np.arange(round(DAY_S / WINDOW_S)) + 0.5) * WINDOW_S
     shape = 1 - swing * np.cos(2 * math.pi * middles / DAY_S)
-    return RateCurve(rate_per_s, shape, window_s, name=f"a sine of a day, swing {swing:g},")
+    return RateCurve(rate_per_s, shape, WINDOW_S, name=f"a sine of a day, swing {swing:g},")
 
 
 def read_rate_curve(path: str | Path, workload: str = "", rate_per_s: float = 1.0) -> RateCurve:

@@ -35,15 +35,13 @@ class Trace:
     """A recorded workload of n requests, in order of arrival.
 
     `arrival_s` (float64, seconds), `prompt_tokens` and `output_tokens` (int64, at least 1) have shape (n,). `prefixes`
-    are the prefix blocks of the prompts, whole blocks only, empty where the file has none. `unused_columns` names what
-    else the file has.
+    are the prefix blocks of the prompts, whole blocks only, empty where the file has none.
     """
 
     name: str
     arrival_s: Floats
     prompt_tokens: Ints
     output_tokens: Ints
-    unused_columns: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=lambda: Prefixes.of([]))
 
     def __len__(self) -> int:
@@ -90,8 +88,7 @@ def read_trace(path: str | Path, asked: AskedColumns | None = None) -> Trace:
     arrival_s = rows.dates_s(columns.time) if rows.has_dates(columns) else rows.times_s(columns)
     prompt_tokens, ids = rows.lengths(columns.prompt), _prefix_column(header)
     prefixes = rows.prefixes(ids, prompt_tokens) if ids else Prefixes.of([])
-    unused = tuple(column for column in header if column not in (*columns.names, ids))
-    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(columns.output), unused, prefixes)
+    return Trace(path.name, arrival_s, prompt_tokens, rows.lengths(columns.output), prefixes)
 
 
 def _prefix_column(header: Sequence[str]) -> str | None:

@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.calibration.comparison import latencies, limits_of, relative_errors, replay, requests_of, step_errors
+from simulator.calibration.comparison import (
+    latency_quantiles,
+    limits_of,
+    relative_errors,
+    replay,
+    requests_of,
+    step_errors,
+)
 from simulator.calibration.engine_logs import check_logs
-from simulator.calibration.step_log import LoggedRequest, LoggedStep, Part, StepLog, read_log
+from simulator.calibration.step_log import LoggedRequest, LoggedStep, StepLog, StepPart, read_log
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.layouts import default_layout
 from simulator.engines.engine import load_engine
@@ -45,7 +52,7 @@ def oracle_log(seed: int = 0, count: int = 30) -> StepLog:
     seconds = (float(each) for each in rng.uniform(0.001, 0.03, 10_000))
     result = run_oracle(rows, OracleLimits(4, 32, 20, 4), lambda _batch: next(seconds))
     steps = tuple(
-        LoggedStep(step.start_s, step.end_s - step.start_s, tuple(Part(*part) for part in step.scheduled))
+        LoggedStep(step.start_s, step.end_s - step.start_s, tuple(StepPart(*part) for part in step.scheduled))
         for step in result.steps
     )
     requests = tuple(
@@ -59,8 +66,8 @@ def oracle_log(seed: int = 0, count: int = 30) -> StepLog:
 def test_a_replay_takes_the_logged_steps(seed):
     log = oracle_log(seed)
     found = replay(log)
-    assert found.count == len(log.steps)
-    assert found.equal == found.count
+    assert len(found.steps) == len(log.steps)
+    assert found.equal == len(found.steps)
 
 
 def test_a_replay_notices_another_scheduler():
@@ -104,7 +111,7 @@ def test_latencies_by_hand():
     requests = Requests(np.array([0.0, 100.0]), [8, 8], [2, 2])
     run = simulate(limits_of(oracle_log()), TABLE, requests)
     first, second = run.steps[:2].seconds
-    found = latencies(run)
+    found = latency_quantiles(run)
     assert found["ttft_p50_s"] == pytest.approx(first)
     assert found["tpot_p50_s"] == pytest.approx(second)
     assert found["e2el_p95_s"] == pytest.approx(first + second)
@@ -113,7 +120,7 @@ def test_latencies_by_hand():
 
 
 def test_counts_of_a_logged_step():
-    step = LoggedStep(0.0, 1.0, (Part(3, 1, 10), Part(4, 5, 0)))
+    step = LoggedStep(0.0, 1.0, (StepPart(3, 1, 10), StepPart(4, 5, 0)))
     assert step.counts().tokens == 6
     assert step.counts().decode_reads == 11
     assert step.counts().prefill_pairs == 15
@@ -127,8 +134,8 @@ def test_recorded_logs_replay(path):
     """Logs of real runs, kept: our scheduler takes their steps, one for one."""
     log = read_log(path)
     found = replay(log)
-    assert found.count == len(log.steps)
-    assert found.equal == found.count
+    assert len(found.steps) == len(log.steps)
+    assert found.equal == len(found.steps)
 
 
 def test_vllm_is_predicted_from_its_own_small_loads():

@@ -142,7 +142,7 @@ REQUESTS = Requests(np.zeros(4), np.array([3, 13, 1, 6]), np.array([4, 2, 1, 5])
 
 def test_openvino_steps_are_worked_out_from_its_tokens(adapter):
     """The steps that the adapter infers are those that our scheduler takes under the same rules."""
-    log = adapters.serve(adapter.OpenvinoCpu(Path("weights"), 1, 8), REQUESTS, random_tokens(REQUESTS))
+    log = adapters.step_log_of(adapter.OpenvinoCpu(Path("weights"), 1, 8), REQUESTS, random_tokens(REQUESTS))
     assert [sum(part.new_tokens for part in step.parts) for step in log.steps[:2]] == [8, 8]
     assert limits_of(log).max_num_batched_tokens == 8
     assert replay(log).equal == len(log.steps)
@@ -151,4 +151,4 @@ def test_openvino_steps_are_worked_out_from_its_tokens(adapter):
 
 def test_a_pipeline_with_other_rules_is_refused(adapter):
     with pytest.raises(InfercastError, match="the adapter's rules say others"):
-        adapters.serve(adapter.OpenvinoCpu(Path("weights"), 1, 16), REQUESTS, random_tokens(REQUESTS))
+        adapters.step_log_of(adapter.OpenvinoCpu(Path("weights"), 1, 16), REQUESTS, random_tokens(REQUESTS))

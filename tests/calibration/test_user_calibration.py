@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simulator.calibration import user_calibration
+from simulator.calibration.calibrated_constants import CONSTANTS, adjusted, uncalibrated
 from simulator.calibration.map_fit import NOISE, OUTLIER, Fit, Problem
 from simulator.calibration.own_preset import preset, write_preset
-from simulator.calibration.own_rows import rows_by_preset
-from simulator.calibration.terms import TERMS, adjusted, uncalibrated
+from simulator.calibration.rows_by_preset import rows_by_preset
 from simulator.calibration.user_calibration import FOLDS, GAIN, Calibration, calibrated, shared
 from simulator.cli import build
 from simulator.cli.commands import calibrate_measured
@@ -34,7 +34,7 @@ from tests.support.commands import printed
 
 DEVICE = load_hardware("l40s")
 TRUE = Source(text="a machine that nobody has", date="", evidence="given")
-NAMED = {term.name: term for term in TERMS}
+NAMED = {constant.name: constant for constant in CONSTANTS}
 SIZES = [(1, 512), (1, 4096), (8, 512), (32, 1024), (4, 8192), (2, 128)]
 LONE = [(1, 128), (1, 512), (1, 1024), (1, 2048)]
 METRICS = ("ttft_ms", "tpot_ms", "throughput_out_tok_s")
@@ -120,10 +120,10 @@ def test_a_slower_machine_is_found_and_its_other_setups_are_predicted():
 def test_four_lone_prompts_find_a_hosts_time_per_request(factor):
     found = calibrated(rows({"request_s": factor}, LONE, ["ttft_ms"]), DEVICE)
     way = math.log(value(found, "request_s")) / math.log(factor)
-    assert 0.7 < way < 1.1  # the prior holds it back by 1 / its variance; other terms take some
+    assert 0.7 < way < 1.1  # the prior holds it back by 1 / its variance; other constants take some
     assert found.score().after < 0.03
     assert found.score().held_back < 0.1 < found.score().before
-    assert found.moved[0].term.name == "request_s"
+    assert found.moved[0].constant.name == "request_s"
     others = rows({"request_s": factor}, [(1, 300), (4, 700)], ["ttft_ms", "tpot_ms"])  # not seen
     for row in others:
         at = ask(row.setup)
@@ -164,14 +164,14 @@ def test_nothing_moves_where_all_is_as_predicted():
     assert not found.fit.moved.any()
     assert found.moved == []
     assert not found.helps
-    for term in TERMS:
-        assert term.of(found.engine, DEVICE) == term.of(found.shipped, DEVICE)
+    for constant in CONSTANTS:
+        assert constant.of(found.engine, DEVICE) == constant.of(found.shipped, DEVICE)
 
 
 @pytest.mark.slow
 def test_decode_times_alone_leave_what_only_prompts_depend_on():
     found = calibrated(rows({"memory": 0.8}, SIZES[:3], metrics=["tpot_ms"]), DEVICE)
-    moved = {each.term.name for each in found.moved}
+    moved = {each.constant.name for each in found.moved}
     assert "memory" in moved
     assert moved.isdisjoint({"request_s", "prompt_token_s", "prompt_launch_s", "attention", "quantized", "experts"})
     untouched = found.engine.overheads_on(DEVICE).request_s
@@ -183,7 +183,7 @@ def test_more_rows_make_it_surer():
     ranges = []
     for count in (1, 2, 3):
         found = calibrated(rows({"request_s": 3.0}, LONE[:count], ["ttft_ms"]), DEVICE)
-        (moved,) = (each for each in found.moved if each.term.name == "request_s")
+        (moved,) = (each for each in found.moved if each.constant.name == "request_s")
         assert moved.low < moved.calibrated < moved.high
         ranges.append(moved.high / moved.low)
     assert ranges == sorted(ranges, reverse=True)
@@ -202,11 +202,11 @@ def test_one_wild_row_moves_little():
 @pytest.mark.parametrize("off", [0.5, OUTLIER, 6.0, -60.0])
 def test_a_step_weighs_a_row_by_huber(off):
     """One row, off by some NOISE, of slope s per NOISE: w = min(1, OUTLIER / off) moves by w s off / (1 + w s^2)."""
-    problem, count = watched()[0].problem, len(watched()[0].problem.terms)
+    problem, count = watched()[0].problem, len(watched()[0].problem.constants)
     row, still = np.array([0]), np.zeros(count)
     exact = replace(problem.rows[0], value=math.exp(problem.log_predictions(still, row)[0] + off * NOISE))
     slope = np.zeros((1, count))
-    slope[0, [term.name for term in problem.terms].index("request_s")] = pull = 0.05
+    slope[0, [constant.name for constant in problem.constants].index("request_s")] = pull = 0.05
     found = replace(problem, rows=[exact, *problem.rows[1:]])._step(still, slope, row, np.ones(1))
     weight, pull = min(1.0, OUTLIER / abs(off)), pull / NOISE
     assert found.sum() == pytest.approx(weight * pull * off / (1 + weight * pull**2), rel=1e-9)
@@ -324,8 +324,8 @@ def test_other_models_have_the_share_of_what_moved_that_models_have_in_common(tm
     assert not other.kernels_on(DEVICE).of_engine.residuals
     assert found.moved
     for each in found.moved:
-        floor = each.term.floor
-        values = [float(each.term.of(engine, DEVICE)) + floor for engine in (measured, other)]
+        floor = each.constant.floor
+        values = [float(each.constant.of(engine, DEVICE)) + floor for engine in (measured, other)]
         whole, part = (math.log(value / (each.shipped + floor)) for value in values)
         assert part == pytest.approx(shared(1) * whole, rel=0.05, abs=1e-3)
     at = replace(ask(found.measurements[0].setup).deployment, engine=read)
@@ -393,11 +393,11 @@ def test_the_preset_is_the_shipped_one_but_for_what_was_measured():
     read = Engine.from_mapping(preset(found, find(KIND, found.shipped.id)), "preset")
     rule, ours = (each.kernels_on(DEVICE).of_engine for each in (read, found.shipped))
     for moved in found.moved:
-        written = moved.term.of(read, DEVICE)
+        written = moved.constant.of(read, DEVICE)
         assert written == pytest.approx(moved.calibrated, rel=1e-3)
         assert written.source.evidence == "measured"
         assert "18 rows of 6 setups" in written.source.text
-    still = {term.name for term in TERMS} - {moved.term.name for moved in found.moved}
+    still = {constant.name for constant in CONSTANTS} - {moved.constant.name for moved in found.moved}
     assert still
     for name in still:
         assert NAMED[name].of(read, DEVICE) == NAMED[name].of(found.shipped, DEVICE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulator import judge_claims
-from simulator.claims.answers import ANSWERS, commands, figure
+from simulator.claims.answers import ANSWERS, claim_commands, figure
 from simulator.claims.claim import Claim, ClaimedFigure, load_claims
 from simulator.claims.verdict import Finding, Verdict, Verdicts
 from simulator.errors import ProfileError
@@ -89,7 +89,7 @@ def test_numbers_are_1_to_33():
 def test_printed_commands_have_the_figures(number):
     """The command under a claim, of `estimate` or of `simulate`, has its figure to the last digit as a key of JSON."""
     [verdict] = judge_claims(number).verdicts
-    words, key = commands(verdict.claim)[0].split("  # ")
+    words, key = claim_commands(verdict.claim)[0].split("  # ")
     found = answer(*shlex.split(words)[1:])
     rows = found.get("estimates") or found["simulations"]
     assert rows[0][key] == verdict.findings[0].value

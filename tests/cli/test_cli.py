@@ -16,7 +16,7 @@ from simulator.cli.output import Column, Result, View
 from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.profile_folders import folders
-from simulator.questions.words import split, whole_numbers
+from simulator.questions.words import comma_list, whole_numbers
 from tests.support.commands import answer, in_a_process_of_their_own, infercast, printed, refused
 from tests.support.model_configs import LLAMA_SMALL
 from tests.support.paths import ROOT
@@ -30,7 +30,7 @@ MEMORY = ["memory", "--model", "llama-3.1-8b", "--hardware", "h100-sxm"]
 HEAVY = ("pandas", "matplotlib", "numba", "torch", "scipy")
 
 
-LIGHT = ("complaint", "completion", "examples", "help", "other_words", "text_layout", "usage")
+LIGHT = ("complaint", "completion", "examples", "help", "other_tools_options", "text_layout", "usage")
 
 
 def test_nothing_heavy_is_imported():
@@ -312,7 +312,7 @@ def test_memory_under_three_conventions():
 
 def test_lists_of_numbers():
     assert whole_numbers(" 1, 8,64", "--batch") == [1, 8, 64]
-    assert split("a,b", "--model") == ["a", "b"]
+    assert comma_list("a,b", "--model") == ["a", "b"]
     for bad in ("", "1,", "0", "-1", "1.5", "²"):
         with pytest.raises(InfercastError):
             whole_numbers(bad, "--batch")

@@ -6,9 +6,9 @@ import pytest
 
 from simulator.cli.answers import compare_sensitivity
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
-from simulator.cost.sensitivity import End, Knob, Worth
+from simulator.cost.sensitivity import Knob, KnobEnd, WorthMeasuring
 
-KNOB = Knob("rate", End("1/s", 2.0, 0, 2.0), End("4/s", None, 1, 9.5), is_known=True)
+KNOB = Knob("rate", KnobEnd("1/s", 2.0, 0, 2.0), KnobEnd("4/s", None, 1, 9.5), is_known=True)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_both_ends_of_a_knob_and_what_is_cheaper_there(tables):
     )
     assert (row["high_usd_per_hour"], row["high_best"], row["high_best_usd_per_hour"]) == (None, "h100", 9.5)
     assert tables.view().rows == [{"knob": "rate", "low": "1/s: $2.00/h", "high": "4/s: no SLO (h100)"}]
-    tables.knobs = [KNOB._replace(low=End("1/s", None, None, None))]
+    tables.knobs = [KNOB._replace(low=KnobEnd("1/s", None, None, None))]
     assert tables.view().rows[0]["low"] == "1/s: no SLO"
 
 
@@ -56,7 +56,7 @@ def test_where_the_decision_flips(tables, monkeypatch, flips, said):
 
 def test_what_to_measure_first_is_told_by_the_month(tables, monkeypatch):
     """$1.50 an hour are $1,095 in 730 of them."""
-    monkeypatch.setattr(compare_sensitivity, "worth_measuring", lambda _: Worth(1, 1.5))
+    monkeypatch.setattr(compare_sensitivity, "worth_measuring", lambda _: WorthMeasuring(1, 1.5))
     tables.sensitivity = flipping(None, None, None)
     measured = "Measure first: output tokens/s of h100 when saturated (worth $1,095 a month on average)."
     assert list(tables.notes())[-1] == measured

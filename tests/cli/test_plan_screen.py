@@ -8,7 +8,7 @@ import pytest
 
 from simulator.cli.answers.plan_screen import (
     Searched,
-    basis,
+    assumptions,
     comparison,
     months_view,
     plan_result,
@@ -74,7 +74,7 @@ def test_a_fleet_without_an_slo_serves_and_keeps_none():
         "Simulated in month 2, where it is busiest, with 4 replicas: 99.1% of requests are served, without an SLO; "
         "with one less, 72.0%."
     )
-    assert any("/s without an SLO" in said for said in basis(made))
+    assert any("/s without an SLO" in said for said in assumptions(made))
 
 
 def test_headroom_that_asks_for_a_replica_is_said():
@@ -149,7 +149,7 @@ def test_what_fleets_by_the_hour_cost_and_what_a_plan_stands_on():
     costs = f"static $2,190, scheduled ${by_hour:,.0f}, autoscaled ${by_load:,.0f}"
     assert comparison([made]) == [f"{made.scenario.deployment}: over all months {costs}."]
     assert comparison([planned(BY_DAY, priced=False)]) == [f"{made.scenario.deployment}: over all months no price."]
-    load, serves, rented = basis(made)
+    load, serves, rented = assumptions(made)
     assert load.endswith("; headroom 0%, 0 spare, cold start 60 s.")
     assert serves == "A replica serves 1.00/s within the SLO, 1.00/s as one of 3 behind a least-outstanding router."
     assert rented.startswith("At most: 3 x ") and rented.endswith("pay for what is up, start included.")
@@ -161,7 +161,7 @@ def test_what_fleets_by_the_hour_cost_and_what_a_plan_stands_on():
 def test_a_plan_of_many_months_shows_some_and_the_last():
     made = planned(GrowingLoad(OpenLoop(1.0), growth_per_month=0.01, months=24))
     assert [row["month"] for row in months_view(made, "").rows] == ["1", "6", "11", "16", "21", "24"]
-    assert "Months between: --format json, csv." in basis(made)
+    assert "Months between: --format json, csv." in assumptions(made)
 
 
 def test_the_cheapest_of_one_fleet_and_two_is_said_first():

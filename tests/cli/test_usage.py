@@ -10,7 +10,7 @@ from simulator.cli import COMMANDS as OURS
 from simulator.cli import main, progress
 from simulator.cli.complaint import complain, unbroken
 from simulator.cli.completion import table
-from simulator.cli.other_words import COMMANDS, SAME
+from simulator.cli.other_tools_options import COMMANDS, SAME
 from tests.support.commands import infercast, refused
 from tests.support.paths import ROOT
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from simulator import Scenario, Settings, Workload, default_layout, deploy, load_model, parse_slo
-from simulator.cost.bounds import bounds
 from simulator.cost.limiter import _link, limiter
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
 from simulator.reports.report import summarize
@@ -33,7 +33,7 @@ def at(model: str, device: str, lengths: tuple, slo: str, rate: float, **more) -
     prompts, outputs = (each if not isinstance(each, int) else Fixed(each) for each in lengths)
     workload = Workload(OpenLoop(rate), Independent(prompts, outputs), 1500)
     scenario = Scenario(deployment, workload, parse_slo(slo))
-    return limiter(bounds(scenario), scenario.report(workload))
+    return limiter(lower_bounds(scenario), scenario.report(workload))
 
 
 LONG_FEW = distribution("quantiles:0=100,0.93=200,0.94=5000,1=6000", 0.0, "--isl", Uniform.around)
@@ -111,7 +111,7 @@ def test_a_cache_that_preempts_is_named_where_decode_steps_are_bound_by_memory()
     report = scenario.report(workload)
     assert mostly_bound(deployment.step_model().explain(decode_step(deployment, report)))[0] == "memory"
     assert report.run.preemptions.sum() > 300
-    assert "preemptions" in limiter(bounds(scenario), report).sentence
+    assert "preemptions" in limiter(lower_bounds(scenario), report).sentence
 
 
 @pytest.mark.parametrize(("lengths", "of"), [((100, 500), "of a decode step"), ((3000, 2), "before a first token")])
@@ -146,6 +146,6 @@ def test_slots_of_ranks_are_advised_by_the_rank():
     deployment = deploy("deepseek-v3", "h200-sxm", layout=default_layout(model, tp=4, dp=2, ep=8))
     few = replace(deployment, settings=Settings(max_num_seqs=4))
     scenario = Scenario(few, Workload(OpenLoop(3.0), Independent(Fixed(500), Fixed(200)), 500), parse_slo("ttft:2s"))
-    found = limiter(bounds(scenario), scenario.report(scenario.workload))
+    found = limiter(lower_bounds(scenario), scenario.report(scenario.workload))
     assert "all 8 are taken" in found.sentence
     assert found.sentence.endswith("try --max-num-seqs 8")

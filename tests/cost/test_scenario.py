@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.cli.answers.load_curve import SHARES, load_curve
+from simulator.cli.pages.sections import LOAD_SHARES, load_curve
 from simulator.cost.bill import bill
 from simulator.cost.capacity import capacity
 from simulator.cost.scenario import ENOUGH_REQUESTS, MOST_DRAWS, Scenario, simulate
@@ -59,7 +59,7 @@ def test_figures_are_means_over_draws_with_seeds_of_their_own(scenario):
 
 def test_the_load_curve_of_a_page_has_the_figures_of_simulate():
     told = load_curve(OPEN, 4.0, 0.8)[0]
-    simulated = replace(OPEN, workload=OPEN.workload.at_rate(4.0 * SHARES[0])).simulated()
+    simulated = replace(OPEN, workload=OPEN.workload.at_rate(4.0 * LOAD_SHARES[0])).simulated()
     assert len(simulated.draws) == 4
     for key, value in vllm_result(simulated).items():
         assert told[key] == value, key

@@ -9,10 +9,10 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, own_offer, parse_slo
-from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import LIGHTEST_SHARE, Capacity, answer
 from simulator.cost.light_bounds import Demand, LightBounds
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.search import Search, Target, priced_target
 from simulator.cost.spot import Interruptions
 from simulator.deployment.deployment import deployment_of
@@ -84,7 +84,7 @@ def exhaustive(library, load: Target, quantile: float) -> dict[str, float]:
         assume(keeps == sorted(keeps))
         assume(any(keeps) or not scenario.report(load.workload.at_rate(load.rate_per_s / 1000)).meets_slo)
         if any(keeps):  # not by a load lighter than any that is searched
-            assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * bounds(scenario).most_per_s)
+            assume(load.rate_per_s / (keeps.index(True) + 1) > LIGHTEST_SHARE * lower_bounds(scenario).most_per_s)
         if any(keeps):
             needed = answer(scenario, load.rate_per_s).replicas  # by many requests: no fewer than by the asked ones
             assert needed == 0 or needed > keeps.index(True)

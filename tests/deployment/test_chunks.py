@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cost.bounds import bounds
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.mean_steps import decode_step
 from simulator.cost.scenario import Scenario
 from simulator.deployment.batches import Batch, attended, decode_counts, prefill_counts
-from simulator.deployment.cache_blocks import Groups, groups_of
+from simulator.deployment.cache_blocks import CacheGroups, groups_of
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -98,7 +98,7 @@ def test_what_attention_reads_by_hand():
     """20,000 tokens of prompt are two chunks and 3,616 tokens; 199 decodes read 3,617 to 3,815 of the third one."""
     load = Workload(OpenLoop(1.0), Independent(Fixed(20_000), Fixed(200)), 2)
     scenario = Scenario(scout(), load)
-    found = bounds(scenario)
+    found = lower_bounds(scenario)
     prompt_s, decodes_s = found._attention_s
     slopes, local = found._floor.slopes, 2 * CHUNK * (CHUNK + 1) // 2 + 3616 * 3617 // 2
     assert prompt_s == pytest.approx(slopes[2:] @ [20_000, 200_010_000, local], rel=1e-9)
@@ -142,8 +142,8 @@ def test_kernels_without_chunks_mask_what_they_read(engine, hardware, span):
 @pytest.mark.parametrize(("engine", "whole"), [("vllm-0.8", True), ("vllm-0.14", False), ("vllm", False)])
 def test_vllm_keeps_chunks_before_0_14(engine, whole):
     """VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE is 0 in 0.13.0; from 0.14.0 on 12 layers make a group."""
-    assert groups_of(scout(engine=engine)) == (Groups(48, 1, 0) if whole else Groups(12, 1, 3))
-    assert groups_of(deploy("gemma-3-27b", "h100-sxm", engine)) == Groups(10, 1, 6)
+    assert groups_of(scout(engine=engine)) == (CacheGroups(48, 1, 0) if whole else CacheGroups(12, 1, 3))
+    assert groups_of(deploy("gemma-3-27b", "h100-sxm", engine)) == CacheGroups(10, 1, 6)
 
 
 def test_a_step_of_the_profile_reads_no_cache_before_its_chunk():

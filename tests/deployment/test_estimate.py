@@ -17,7 +17,7 @@ from simulator.deployment.settings import Settings
 from simulator.errors import DoesNotFitError, InfercastError, WorkloadError
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, count
-from simulator.reports.provenance import basis, memory_basis, readable, rests_on
+from simulator.reports.provenance import figures_behind, memory_basis, readable, rests_on
 from simulator.simulation.engine_loop import simulate
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.workload import Requests
@@ -302,7 +302,7 @@ def test_empty_batches_are_refused(sizes):
 
 
 def test_the_figures_that_are_used_are_listed_and_no_others():
-    used = {each.figure for each in basis(deployment())}
+    used = {each.figure for each in figures_behind(deployment())}
     assert {"memory_bytes_per_s", "peak_flops_per_s.bf16", "achievable.gemm.bf16.launch_s"} <= used
     assert {"achievable.decode_attention.launch_s", "memory.graph_bytes", "max_num_seqs", "overheads.step_s"} <= used
     assert not {each for each in used if "fp8" in each or "all_reduce" in each or "link" in each}
@@ -311,13 +311,13 @@ def test_the_figures_that_are_used_are_listed_and_no_others():
 
 def test_more_devices_rest_on_their_link_and_fp8_on_its_peak():
     layout = default_layout(load_model("llama-3.1-8b"), tp=2, dtypes=("fp8", ""))
-    used = {each.figure for each in basis(deploy("llama-3.1-8b", "h100-sxm", layout=layout))}
+    used = {each.figure for each in figures_behind(deploy("llama-3.1-8b", "h100-sxm", layout=layout))}
     assert {"achievable.all_reduce.2.latency_s", "link.bytes_per_s", "peak_flops_per_s.fp8"} <= used
 
 
 @pytest.mark.parametrize(("engine", "rests"), [("vllm", True), ("transformers", False)])
 def test_products_that_stream_rest_on_the_best_rate_of_the_device(engine, rests):
-    used = [each.figure for each in basis(deploy("llama-3.1-8b", "h200-sxm", engine))]
+    used = [each.figure for each in figures_behind(deploy("llama-3.1-8b", "h200-sxm", engine))]
     assert ("achievable.copy_memory_fraction" in used) is rests
     assert len(used) == len(set(used))
 
@@ -330,16 +330,17 @@ def test_what_the_user_gives_is_no_figure_of_a_profile():
 
 
 def test_guesses_and_figures_of_relatives_are_named():
-    used = basis(deployment("llama-3.1-8b", "m4-max", "llama.cpp"))
+    used = figures_behind(deployment("llama-3.1-8b", "m4-max", "llama.cpp"))
     assert "m4-max: gemm.fp16, decode_attention" in rests_on(used, "guess")
     assert "logit_copies" in rests_on(used, "guess")
-    assert rests_on(basis(deployment("llama-3.1-8b", "l4")), "family").startswith("l4: gemm.bf16")
+    assert rests_on(figures_behind(deployment("llama-3.1-8b", "l4")), "family").startswith("l4: gemm.bf16")
     assert rests_on([], "guess") == ""
 
 
 def test_scheduling_rules_that_are_recalled_are_guesses():
     older, newer = (
-        rests_on(basis(deployment("llama-3.1-8b", "h100-sxm", each)), "guess") for each in ("vllm-0.8", "vllm-0.33")
+        rests_on(figures_behind(deployment("llama-3.1-8b", "h100-sxm", each)), "guess")
+        for each in ("vllm-0.8", "vllm-0.33")
     )
     assert "vllm-0.8: scheduling rules" in older
     assert "scheduling rules" not in newer
@@ -365,7 +366,7 @@ def test_figures_are_shown_in_their_unit(path, value, shown):
 
 def test_every_evidence_has_its_source():
     for name in ("h100-sxm", "rtx-4090", "m4-max", "ryzen-7950x"):
-        for each in basis(deployment("llama-3.2-1b", name)):
+        for each in figures_behind(deployment("llama-3.2-1b", name)):
             assert each.source.text, each.figure
 
 
@@ -385,9 +386,9 @@ def test_kernels_that_no_product_runs_are_no_basis(model, hardware, weights, tp,
     plain = deploy(model, hardware, layout=default_layout(load_model(model), tp=tp, dtypes=(weights, "")))
     rule = kernels_with(**dict.fromkeys(every, 2.0))
     changed = plain.engine.model_copy(update={"kernels": (rule,), "adapters": True})
-    named = {each.figure for each in basis(replace(plain, engine=changed))}
+    named = {each.figure for each in figures_behind(replace(plain, engine=changed))}
     assert {each for each in every if {f"kernels.rules.{each}", f"kernels.fitted.{each}"} & named} == used
-    assert "traffic of adapters" in named - {each.figure for each in basis(plain)}
+    assert "traffic of adapters" in named - {each.figure for each in figures_behind(plain)}
 
 
 def test_adapters_are_part_of_what_light_has_to_do():

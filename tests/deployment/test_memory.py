@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deployment.batches import Batch
-from simulator.deployment.cache_blocks import Groups
+from simulator.deployment.cache_blocks import CacheGroups
 from simulator.deployment.deployment import Deployment, deploy
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
@@ -242,7 +242,7 @@ def test_what_is_offloaded_makes_room():
 def test_a_window_bounds_the_blocks_of_its_layers():
     """Gemma 3 27B: 52 layers see 1,024 tokens, 10 see all, so a group has 10 layers: 1 full and 6 windowed groups."""
     found = plan("gemma-3-27b", "h100-sxm")
-    assert found.groups == Groups(layers=10, full=1, windowed=6)
+    assert found.groups == CacheGroups(layers=10, full=1, windowed=6)
     assert found.block_bytes == 16 * 507_904 * 10 / 62
     assert found.blocks(512) == 7 * 32
     assert found.blocks(16_384) == 1024 + 6 * 65  # ceil(1,024 / 16) + 1: a window need not begin at a block
@@ -252,7 +252,7 @@ def test_a_window_bounds_the_blocks_of_its_layers():
 def test_windowed_layers_keep_a_share_of_the_context(engine, block_tokens, share):
     """gpt-oss 20B: 12 layers with a window of 128 tokens and 12 without, of 8 heads of 64 numbers in 16 bits."""
     found = plan("gpt-oss-20b", "h100-sxm", engine)
-    assert found.groups == Groups(layers=12 + share * 12, full=1, windowed=0)
+    assert found.groups == CacheGroups(layers=12 + share * 12, full=1, windowed=0)
     assert found.block_bytes == pytest.approx(block_tokens * (12 + share * 12) * 2 * 8 * 64 * 2)
     assert found.blocks(16_384) == 16_384 / block_tokens
 
@@ -302,7 +302,7 @@ def test_states_lie_in_blocks_of_the_cache(cache, tp, tokens):
     layout = default_layout(model, tp=tp, dtypes=("int4", cache))
     found = memory_plan(deploy("qwen3.6-27b", "rtx-4090", "vllm-0.19", layout, Settings(max_num_seqs=16)))
     assert (found.block_size, found.state_bytes) == (tokens, 0)
-    assert found.groups == Groups(layers=16, full=1, windowed=0, recurrent=3)
+    assert found.groups == CacheGroups(layers=16, full=1, windowed=0, recurrent=3)
     assert found.block_bytes == tokens * model.cache_bytes(1, layout)
     assert found.blocks(8624) == -(-8624 // tokens) + 3
     assert cache != "bf16" or tp > 1 or int(0.69 * GIB // found.block_bytes) == found.blocks(8624)

@@ -12,7 +12,7 @@ from simulator.deployment.deployment import Deployment, deploy, deployment_of
 from simulator.deployment.estimate import estimate
 from simulator.deployment.layouts import default_layout
 from simulator.deployment.settings import Settings
-from simulator.deployment.sharding import DEGREES, Sharded, sharded
+from simulator.deployment.sharding import TP_DEGREES, Sharded, sharded
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import load_hardware
@@ -91,7 +91,7 @@ def test_every_device_is_told_and_paid_for():
 @given(st.integers(1, 64))
 def test_pooled_devices_are_together_as_fast_as_those_that_are_asked_for(tp):
     found = sharded(LLAMA, H100, ROWS, Layout(tp))
-    assert found.layout.tp in DEGREES
+    assert found.layout.tp in TP_DEGREES
     assert found.layout.tp <= tp
     pooled = found.hardware.memory_bytes_per_s * found.layout.tp
     assert pooled == pytest.approx(H100.memory_bytes_per_s * tp)

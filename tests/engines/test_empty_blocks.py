@@ -5,8 +5,10 @@ import pytest
 
 from simulator.deployment.deployment import deploy
 from simulator.deployment.settings import Settings
+from simulator.engines.engine import load_engine
+from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
-from simulator.models.operations import Counts
+from simulator.models.operations import Counts, Op
 from simulator.roofline.step_model import StepTable
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.workload import Requests
@@ -53,3 +55,32 @@ def test_a_step_of_the_event_loop_waits_for_them_too():
     assert simulate(LIMITS, alone, both).finished_s.max() == 2 * 2 * 40.0
     alone.lone_s[2] = 6.5
     assert simulate(LIMITS, alone, both).finished_s.max() == 13.0 + 14.0  # they read 12 and 14 tokens
+
+
+RULE = load_engine("sglang").kernels_on(load_hardware("mi300x")).rules.empty_blocks
+ONE_HEAD = Op("", "decode_attention", heads=1, shared_by=1)
+
+
+@pytest.mark.parametrize(
+    ("device", "op", "holds"),
+    [
+        ("mi300x", ONE_HEAD, True),
+        ("h100-sxm", ONE_HEAD, False),
+        ("mi300x", Op("", "decode_attention"), False),  # no head attends
+        ("mi300x", Op("", "decode_attention", heads=1, latent_heads=1), False),
+    ],
+)
+def test_it_holds_of_heads_that_are_not_latent_on_its_devices(device: str, op: Op, holds: bool):
+    assert RULE.holds(load_hardware(device), op) is holds
+
+
+def test_sequences_that_read_the_cache_have_blocks_and_prompts_have_none():
+    """256 tokens a part: one KV head and a context of 512 tokens launch two blocks a sequence."""
+
+    def blocks(**counts: float) -> float:
+        return float(RULE.seconds(ONE_HEAD, Counts(1.0, **counts), 512)) / BLOCK_S
+
+    assert blocks(tokens=110.0, prefill_tokens=100.0, decode_reads=1.0) == pytest.approx(20.0)
+    assert blocks(tokens=10.0, decode_reads_windowed=1.0) == pytest.approx(20.0)
+    assert blocks(tokens=10.0, decode_reads=5.0, decode_reads_windowed=5.0) == pytest.approx(20.0)
+    assert blocks(tokens=10.0) == 0.0

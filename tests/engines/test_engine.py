@@ -23,7 +23,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts, Sequence, count
 from simulator.profile_folders import names
-from simulator.reports.figures_of_ops import figures
+from simulator.reports.figures_of_ops import sourced_figures
 from simulator.simulation.scheduler_limits import limits
 from simulator.workloads.shared_prefixes import Prefixes
 from simulator.workloads.workload import Requests
@@ -268,8 +268,10 @@ def test_rules_were_read_and_multipliers_were_fitted(name):
     """The evidence of each figure says so, or that a kernel was timed alone; a guess stands in the place of any."""
     read = {"datasheet", "derived", "measured", "guess"}
     for kernels in load_engine(name).kernels:
-        assert {each.source.evidence for _, each in figures(kernels.rules)} <= read
-        fitted = [each for each in figures(kernels.fitted) if each[1].source not in (UNITY.source, EXPERTS.source)]
+        assert {each.source.evidence for _, each in sourced_figures(kernels.rules)} <= read
+        fitted = [
+            each for each in sourced_figures(kernels.fitted) if each[1].source not in (UNITY.source, EXPERTS.source)
+        ]
         assert {each.source.evidence for _, each in fitted} <= {"fitted", "guess"}
 
 

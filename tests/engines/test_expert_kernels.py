@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from simulator.deployment.deployment import deploy
@@ -327,6 +327,11 @@ def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory
 @given(
     st.integers(1, 4096), st.integers(1, 8), st.integers(8, 256), st.integers(32, 4096), st.sampled_from([80, 256, 304])
 )
+@example(1, 8, 32, 1536, 80)  # 16 tokens at least
+@example(31, 3, 16, 1024, 80)  # E r - k, not E r + k
+@example(17, 1, 128, 1024, 80)  # whole blocks, rounded up
+@example(500, 2, 128, 128, 80)  # of as many rounds what leaves the fewest units idle
+@example(1, 2, 8, 384, 3)  # one round less counts more than all units idle in the last
 def test_aiter_takes_the_tiles_that_fill_the_compute_units(
     tokens: int, chosen: int, total: int, width: int, units: int
 ):

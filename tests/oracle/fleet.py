@@ -585,8 +585,3 @@ def _is_taken(fleet: OracleFleet, job: OracleJob) -> bool:
         _Copy(0, pool, True, OFF).engines[0].can_ever_finish(OracleRequest(0, job.prompt_tokens, output_tokens))
         for pool, output_tokens in pools
     )
-
-
-def one_replica(limits: OracleLimits, seconds: Callable[[OracleBatch], float]) -> OracleFleet:
-    """A fleet of one."""
-    return OracleFleet(OraclePool(limits, seconds))

@@ -3,12 +3,12 @@
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from simulator.cost.sensitivity import End, Knob
+from simulator.cost.sensitivity import Knob, KnobEnd
 from simulator.plots.tornado import plot_tornado
 
 
 def knob(name: str, low: tuple[str, float | None], high: tuple[str, float | None]) -> Knob:
-    return Knob(name, End(*low, None, None), End(*high, None, None), is_known=True)
+    return Knob(name, KnobEnd(*low, None, None), KnobEnd(*high, None, None), is_known=True)
 
 
 @pytest.mark.parametrize("most", [1.2, 30.0])
@@ -32,8 +32,8 @@ def test_words_at_the_ends_of_bars_do_not_cover_the_names_of_the_knobs(most):
 def test_both_ends_on_one_side_have_their_words_beside_the_bar():
     """The end that costs the same, but at which another answer is best, has its word left of the bar, not on it."""
     knobs = [
-        Knob("rate", End("2/s", 1.0, 1, 0.5), End("10/s", 2.0, 0, 2.0), is_known=True),
-        Knob("TTFT bound", End("400 ms", 1.0, 0, 1.0), End("625 ms", 1.0, 0, 1.0), is_known=True),
+        Knob("rate", KnobEnd("2/s", 1.0, 1, 0.5), KnobEnd("10/s", 2.0, 0, 2.0), is_known=True),
+        Knob("TTFT bound", KnobEnd("400 ms", 1.0, 0, 1.0), KnobEnd("625 ms", 1.0, 0, 1.0), is_known=True),
     ]
     (axes,) = plot_tornado(knobs, 1.0, "title").axes
     said = {each.get_text().strip(): each for each in axes.texts}

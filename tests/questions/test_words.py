@@ -30,10 +30,10 @@ from simulator.questions.words import (
     FLAGS,
     arguments,
     as_typed,
-    number,
+    comma_list,
     probability,
     share,
-    split,
+    typed_number,
     whole_numbers,
 )
 from simulator.questions.workload_question import WorkloadQuestion
@@ -150,7 +150,7 @@ def test_a_command_takes_every_field_of_what_its_question_consists_of(question, 
 @pytest.mark.parametrize("given", ["", "1,", ",", "a,,b"])
 def test_a_list_with_an_empty_part_is_refused(given):
     with pytest.raises(InfercastError, match="a part of the list is empty"):
-        split(given, "--model")
+        comma_list(given, "--model")
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "1.5", "x", "1,0", "²"])
@@ -166,9 +166,9 @@ def test_what_is_no_probability_is_refused(given):
 
 
 def test_what_is_no_number_is_refused():
-    assert number("inf", "--request-rate") == float("inf")
+    assert typed_number("inf", "--request-rate") == float("inf")
     with pytest.raises(InfercastError, match=r"--request-rate 'fast': it is not a number. Give, say, --request-rate 2"):
-        number("fast", "--request-rate")
+        typed_number("fast", "--request-rate")
     with pytest.raises(InfercastError, match=r"Give, say, --gpu-memory-utilization 0\.9"):
         DeploymentQuestion("llama-3.1-8b", "h100-sxm", gpu_memory_utilization="90%").deployment()
 
@@ -183,11 +183,11 @@ def test_a_bare_share_above_one_is_refused():
 @pytest.mark.parametrize("text", ["1,000", "1,024", "12,000,000"])
 def test_thousands_are_no_list(text):
     with pytest.raises(InfercastError, match=f"a comma makes a list. Give --isl {text.replace(',', '')}"):
-        split(text, "--isl")
+        comma_list(text, "--isl")
 
 
 def test_numbers_that_may_be_a_list_are_one():
-    assert split("1,512,1024", "--isl") == ["1", "512", "1024"]
+    assert comma_list("1,512,1024", "--isl") == ["1", "512", "1024"]
 
 
 def told(given: Any, options: dict[str, Any]) -> InfercastError:

@@ -95,7 +95,7 @@ def test_the_load_was_run_and_replays(checked):
     assert load.predicted.keys() == set(TIERS)
     assert all(each > 0 for each in load.measured.values())
     again = replay(load.log)
-    assert again.equal == again.count == len(load.log.steps)
+    assert again.equal == len(again.steps) == len(load.log.steps)
 
 
 def test_the_result_is_json_and_a_figure(checked):

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from simulator.calibration.step_log import Part  # noqa: E402
+from simulator.calibration.step_log import StepPart  # noqa: E402
 from simulator.reference.batch import make_batch  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.clock import RecordedClock  # noqa: E402
@@ -42,10 +42,10 @@ def test_a_replayed_graph_computes_what_the_plain_step_does(count):
     """Twice, with other sequences: what was captured with the first is replayed with the second."""
     engine = executor("random-250m", num_blocks=200)
     for past in (30, 47):
-        parts = [Part(row, 1, past + row) for row in range(count)]
+        parts = [StepPart(row, 1, past + row) for row in range(count)]
         engine.known = [[(7 * place + row) % 100 for place in range(past + row + 1)] for row in range(count)]
         for row in range(count):  # fills the cache
-            engine.logits([Part(row, past + row, 0)])
+            engine.logits([StepPart(row, past + row, 0)])
         replayed = engine.logits(parts).clone()
         tables = [engine.pool.grow(row, past + row + 1) for row in range(count)]
         tokens = [known[-1] for known in engine.known]
@@ -59,8 +59,8 @@ def test_one_kernel_attends_for_decodes_and_prompts_of_any_lengths(name):
     engine = executor(name, "bf16")
     assert engine.layout.ragged
     engine.known = [[(7 * place + row) % 100 for place in range(90)] for row in range(4)]
-    engine.logits([Part(0, 40, 0), Part(1, 70, 0), Part(2, 20, 0)])
-    parts = [Part(0, 1, 40), Part(1, 1, 70), Part(2, 30, 20), Part(3, 17, 0)]
+    engine.logits([StepPart(0, 40, 0), StepPart(1, 70, 0), StepPart(2, 20, 0)])
+    parts = [StepPart(0, 1, 40), StepPart(1, 1, 70), StepPart(2, 30, 20), StepPart(3, 17, 0)]
     together = engine.logits(parts)
     tables = [engine.pool.held[row] for row in range(4)]
     tokens = [token for row, new, past in parts for token in engine.known[row][past : past + new]]

@@ -14,7 +14,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from simulator.calibration.step_log import Part  # noqa: E402
+from simulator.calibration.step_log import StepPart  # noqa: E402
 from simulator.errors import NotModelledError  # noqa: E402
 from simulator.models.hf_importer import model_from_config  # noqa: E402
 from simulator.models.model import Model  # noqa: E402
@@ -85,7 +85,7 @@ def logits_of(engine: Executor, tokens: list[int], chunk: int = 10_000) -> torch
     rows = []
     transformer = engine.transformer
     for past in range(0, len(tokens), chunk):
-        part = Part(0, min(chunk, len(tokens) - past), past)
+        part = StepPart(0, min(chunk, len(tokens) - past), past)
         blocks = engine.pool.grow(0, past + part.new_tokens)
         batch = make_batch([part], tokens[past : past + part.new_tokens], [blocks], engine.layout)
         rows.append(transformer.forward(every_row(batch, part.new_tokens)))
@@ -237,7 +237,7 @@ def test_the_pool_holds_what_the_scheduler_counts(tiny):
 def test_padding_for_graphs_changes_no_row(tiny):
     """What a CUDA graph would replay: the padded batch, computed without a graph."""
     graphs = DecodeGraphs(tiny.transformer, tiny.layout)
-    parts = [Part(0, 1, 30), Part(1, 1, 7), Part(2, 1, 64)]
+    parts = [StepPart(0, 1, 30), StepPart(1, 1, 7), StepPart(2, 1, 64)]
     tables = [tiny.pool.grow(part.request, part.past_tokens + 1) for part in parts]
     for layer in tiny.transformer.layers:
         layer.cache.keys[1:].normal_()
@@ -247,7 +247,7 @@ def test_padding_for_graphs_changes_no_row(tiny):
     tiny.pool.keep(set())
     torch.testing.assert_close(padded, plain, atol=1e-5, rtol=1e-5)
     assert not graphs.takes(parts)  # this model has experts
-    assert not graphs.takes([Part(0, 4, 0)])
+    assert not graphs.takes([StepPart(0, 4, 0)])
 
 
 def test_sequences_of_any_lengths_can_be_laid_out_for_one_kernel(tiny, monkeypatch):
@@ -269,7 +269,7 @@ def test_sequences_of_any_lengths_can_be_laid_out_for_one_kernel(tiny, monkeypat
         return torch.cat(found)
 
     monkeypatch.setattr(attention, "flash_attention", each_alone)
-    parts = [Part(0, 1, 30), Part(1, 1, 7), Part(2, 9, 40), Part(3, 33, 0)]
+    parts = [StepPart(0, 1, 30), StepPart(1, 1, 7), StepPart(2, 9, 40), StepPart(3, 33, 0)]
     tables = [tiny.pool.grow(row, new + past) for row, new, past in parts]
     for layer in tiny.transformer.layers:
         layer.cache.keys[1:].normal_()
@@ -286,7 +286,7 @@ def test_shapes_hold_on_the_meta_device():
     checkpoint = load_checkpoint("random-250m")
     transformer = Transformer(checkpoint, Build(Device("meta", "bf16"), num_blocks=8))
     layout = BatchLayout(16, transformer.windows, "meta")
-    batch = make_batch([Part(0, 1, 4), Part(1, 6, 0)], [0] * 7, [[1], [2]], layout)
+    batch = make_batch([StepPart(0, 1, 4), StepPart(1, 6, 0)], [0] * 7, [[1], [2]], layout)
     assert transformer.forward(batch).shape == (2, checkpoint.model.vocab)
     assert transformer.embedding.device.type == "meta"
 

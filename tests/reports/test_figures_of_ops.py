@@ -13,7 +13,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import Figure
-from simulator.reports.figures_of_ops import DeviceOps, figures, kernel_figures, rate_figures
+from simulator.reports.figures_of_ops import DeviceOps, kernel_figures, rate_figures, sourced_figures
 
 # Sequences that decode and cached tokens of each; tokens of a prompt
 DECODES = [(1.0, n, n, n * read, n * min(read, 200.0)) for n in (1.0, 8.0, 70.0, 300.0) for read in (10.0, 5000.0)]
@@ -77,7 +77,7 @@ def moved(deployment: Deployment) -> set[str]:
         each
         for name in Hardware.model_fields
         if name not in NOT_OF_STEPS
-        for each in figures(getattr(hardware, name), name)
+        for each in sourced_figures(getattr(hardware, name), name)
     ]
     before = seconds(hardware)
     for path, _ in every:
@@ -132,7 +132,7 @@ def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_step
     every = kernel_figures(DeviceOps(deployment.kernels, deployment.ops))
     listed = {path.removeprefix("kernels.") for path, _ in every if path.startswith("kernels.rules")}
     before, change = seconds(kernels), set()
-    for path, _ in figures(kernels.rules, "rules"):
+    for path, _ in sourced_figures(kernels.rules, "rules"):
         if any(seconds(changed(kernels, path.split("."), factor)) != before for factor in (1 / 3, 3.0)):
             change.add(path)
     assert change

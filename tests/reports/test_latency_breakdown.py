@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulator.deployment.deployment import deploy
 from simulator.engines.engine import load_engine
 from simulator.errors import NotModelledError
-from simulator.reports.latency_breakdown import PARTS, Explanation, saved_prefill_s, split
+from simulator.reports.latency_breakdown import PARTS, Explanation, latency_parts, saved_prefill_s
 from simulator.reports.perfetto import trace
 from simulator.reports.report import Report, summarize
 from simulator.reports.timeline import COUNTERS, timeline_of
@@ -59,7 +59,7 @@ def test_slots_of_the_queueing_estimate_hold_what_windowed_layers_keep():
 def test_the_split_of_two_requests_by_hand():
     # Request 0 decodes while request 1's prompt of 50 adds 50 ms to a step; request 1 waits 10 ms for that step.
     two = whole(run([0.0, 0.10], [100, 50], [4, 2], max_num_batched_tokens=4096), request_s=0.03, network_s=0.1)
-    found = split(two)
+    found = latency_parts(two)
     first, second = ({part: values[row] for part, values in found.e2el.items()} for row in (0, 1))
     outside = {"network": 0.1, "engine": 0.03, "redo": 0.0}
     assert first == pytest.approx(
@@ -80,15 +80,15 @@ def test_each_prompt_is_split_into_tokens_before_the_engine_sees_it():
     seen, bare = whole(served, request_s=answers_s), whole(served)
     for name, later_s in {"ttft": answers_s, "e2el": answers_s, "tpot": 0.0, "queue": 0.0}.items():
         assert seen.latencies_s[name] - bare.latencies_s[name] == pytest.approx(later_s + np.zeros(2))
-    assert np.array_equal(split(seen).ttft["engine"], answers_s)
+    assert np.array_equal(latency_parts(seen).ttft["engine"], answers_s)
     later = replace(seen, skipped=1)  # without the first request, its prompt is left out too
     assert later.latencies_s["ttft"] == seen.latencies_s["ttft"][1:]
-    assert split(later).ttft["engine"] == answers_s[1:]
+    assert latency_parts(later).ttft["engine"] == answers_s[1:]
 
 
 def test_a_prompt_pays_for_its_share_of_the_tokens():
     """Two prompts in one step: each waits for both, and has computed its own tokens."""
-    together = split(whole(run([0.0, 0.0], [10, 30], [1, 1])))
+    together = latency_parts(whole(run([0.0, 0.0], [10, 30], [1, 1])))
     assert together.ttft["prefill"] == pytest.approx([0.05 / 4, 0.05 * 3 / 4])
     assert together.ttft["interference"] == pytest.approx([0.05 * 3 / 4, 0.05 / 4])
 
@@ -96,7 +96,7 @@ def test_a_prompt_pays_for_its_share_of_the_tokens():
 def test_a_preemption_is_redone():
     tight = run([0.0, 0.0], [16, 16], [20, 20], num_blocks=3)
     assert tight.preemptions.tolist() == [0, 1]
-    found = split(whole(tight)).e2el
+    found = latency_parts(whole(tight)).e2el
     assert found["redo"] == pytest.approx(tight.stalled_s)
     assert found["redo"][1] > 0
 
@@ -111,7 +111,7 @@ def test_a_front_end_delays_what_is_seen_and_not_what_the_prompts_take(rows, pol
     gaps, prompts, outputs = zip(*rows, strict=True)
     sent, limits = list(np.cumsum(gaps)), {"policy": POLICIES[policy]}
     free, slow = (whole(run(sent, prompts, outputs, **limits, stream_s=each)) for each in (0.0, stream_s))
-    parts, seen = split(free).e2el, split(slow).e2el
+    parts, seen = latency_parts(free).e2el, latency_parts(slow).e2el
     for part in ("queue", "prefill"):
         assert seen[part] == pytest.approx(parts[part], abs=1e-9)
     late_s = slow.run.finished_s - free.run.finished_s
@@ -133,7 +133,7 @@ def test_the_parts_add_up_and_none_is_negative(rows, policy, num_blocks, async_s
     if policy == "continuous":
         limits["async_scheduling"] = async_scheduling
     report = whole(run(list(np.cumsum(gaps)), prompts, outputs, **limits), request_s=0.005)
-    found = split(report)
+    found = latency_parts(report)
     for metric in ("ttft", "e2el"):
         parts = found.of(metric)
         assert list(parts) == list(PARTS)
@@ -146,7 +146,7 @@ def test_the_parts_add_up_in_a_fleet(pool):
     rng = np.random.default_rng(0)
     requests = Requests(np.cumsum(rng.exponential(0.03, 300)), rng.integers(1, 120, 300), rng.integers(1, 60, 300))
     report = whole(simulate_fleet(Fleet(pool), requests))
-    found = split(report)
+    found = latency_parts(report)
     for metric in ("ttft", "e2el"):
         assert sum(found.of(metric).values()) == pytest.approx(report.latencies_s[metric], abs=1e-9)
         assert min(values.min() for values in found.of(metric).values()) >= -1e-9
@@ -158,15 +158,15 @@ def test_a_request_of_two_engines_has_no_split():
     fleet = Fleet(Pool(PLAIN, TABLE), prefill=Pool(PLAIN, TABLE), link=CacheLink(1e9))
     requests = Requests(np.zeros(2), np.array([20, 20]), np.array([5, 5]))
     with pytest.raises(NotModelledError, match="prefill pool"):
-        split(whole(simulate_fleet(fleet, requests)))
+        latency_parts(whole(simulate_fleet(fleet, requests)))
 
 
 def test_a_cache_hit_is_no_prefill_and_without_a_cache_every_token_is_its_own():
     ids = Prefixes.of([[1, 2], [1, 2]])
     twice = Requests(np.array([0.0, 5.0]), np.array([48, 48]), np.array([3, 3]), prefixes=ids)
-    cached = split(whole(simulate(PLAIN._replace(prefix_block_tokens=16), TABLE, twice)))
+    cached = latency_parts(whole(simulate(PLAIN._replace(prefix_block_tokens=16), TABLE, twice)))
     assert cached.ttft["prefill"] == pytest.approx([0.058, 0.026])  # 48 tokens, then 16; a step alone takes 10 ms
-    naive = split(whole(simulate(PLAIN._replace(policy=UNCACHED, max_num_seqs=1), TABLE, twice)))
+    naive = latency_parts(whole(simulate(PLAIN._replace(policy=UNCACHED, max_num_seqs=1), TABLE, twice)))
     assert (naive.e2el["interference"] == 0).all()
 
 

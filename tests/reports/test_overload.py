@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simulator.cost.bounds import bounds
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.service import Service, ServiceReport
 from simulator.deployment.deployment import deploy
@@ -152,7 +152,7 @@ OF_MOST = st.sampled_from([0.05, 0.5, 0.9, 1.05, 1.5, 10.0, 1000.0])
 def test_no_more_is_served_than_engines_can(case, lengths, of_most, count, burstiness):
     """Tokens/s <= `Bounds.most_per_s` x tokens per request, of short runs too."""
     scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0, burstiness), lengths, count))
-    found = bounds(scenario)
+    found = lower_bounds(scenario)
     report = scenario.report(scenario.workload.at_rate(of_most * found.most_per_s))
     tokens = report.output_tokens / report.completed
     assert report.output_tokens_per_s <= found.most_per_s * tokens * ROUNDING

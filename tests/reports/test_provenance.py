@@ -21,7 +21,7 @@ from simulator.models import number_formats
 from simulator.models.model import load_model
 from simulator.models.operations import Counts
 from simulator.profile import Figure
-from simulator.reports.provenance import basis, fitted_multipliers, memory_basis, rests_on
+from simulator.reports.provenance import figures_behind, fitted_multipliers, memory_basis, rests_on
 from simulator.roofline import bandwidth, between_nodes, collectives, decode_attention, gemm, roofline
 from simulator.units import GIB
 
@@ -117,7 +117,7 @@ IN_PYTHON = [  # the module and the name of a figure, what an answer calls it, o
 )
 def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, called, user, other, monkeypatch):
     """And only there. Both ways: a figure of a half, and of one and a half."""
-    found = [{each.figure: each for each in basis(deployment)} for deployment in (user, other)]
+    found = [{each.figure: each for each in figures_behind(deployment)} for deployment in (user, other)]
     assert [called in each for each in found] == [True, False]
     figure = getattr(module, name)
     assert (found[0][called].value, found[0][called].source) == (float(figure), figure.source)
@@ -133,10 +133,10 @@ def test_a_figure_in_python_is_named_where_it_changes_the_answer(module, name, c
 
 
 def test_guesses_in_python_reach_the_line_of_guesses():
-    spread = rests_on(basis(IN_PYTHON[0][3]), "guess")
+    spread = rests_on(figures_behind(IN_PYTHON[0][3]), "guess")
     assert "h100-sxm: elementwise_memory_fraction, elementwise_launch_s, network.latency_s, fraction of" in spread
-    assert "kernels per layer" in rests_on(basis(SPLIT), "guess")
-    assert "network" not in rests_on(basis(LLAMA), "guess")
+    assert "kernels per layer" in rests_on(figures_behind(SPLIT), "guess")
+    assert "network" not in rests_on(figures_behind(LLAMA), "guess")
 
 
 def test_a_model_whose_shape_is_recalled_is_a_guess():
@@ -156,13 +156,15 @@ def test_the_share_of_states_is_part_of_the_memory_plan_unless_sequences_are_set
 @pytest.mark.parametrize(("host", "guessed"), [("", True), ("ryzen-7950x", False)])
 def test_the_cpu_beside_a_device_is_a_guess_until_it_is_given(host, guessed):
     split = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", offload=Offload(gpu_layers=20, host=host))
-    assert ("ryzen-7950x: " in rests_on(basis(split), "guess")) and offload.HOSTS["consumer-gpu"] == "ryzen-7950x"
-    assert any(each.source == offload.HOST_SOURCE for each in basis(split)) is guessed
+    assert ("ryzen-7950x: " in rests_on(figures_behind(split), "guess")) and offload.HOSTS[
+        "consumer-gpu"
+    ] == "ryzen-7950x"
+    assert any(each.source == offload.HOST_SOURCE for each in figures_behind(split)) is guessed
 
 
 def test_the_kernels_of_the_cpu_are_part_of_what_layers_on_it_rest_on():
     split = asked("llama-3.1-8b", "rtx-4090", "llama.cpp", formats=("q4_K_M", ""), offload=Offload(gpu_layers=20))
-    assert "kernels.unpack_tokens" in rests_on(basis(split), "guess")
+    assert "kernels.unpack_tokens" in rests_on(figures_behind(split), "guess")
     cpu, figure = load_hardware("ryzen-7950x"), split.kernels.fitted.launch  # no shipped kernels of CPUs are fitted
     kernels = tuple(each.with_fitted(memory=figure) if each.covers(cpu) else each for each in split.engine.kernels)
     fitted = replace(split, engine=split.engine.model_copy(update={"kernels": kernels}))
@@ -183,7 +185,7 @@ def test_the_kernels_of_the_cpu_are_part_of_what_layers_on_it_rest_on():
     ],
 )
 def test_guessed_sizes_and_unpacking_of_a_format_are_named_where_they_are_used(stored, device, guesses):
-    used = basis(asked("llama-3.1-8b", device, "llama.cpp", formats=(stored, "")))
+    used = figures_behind(asked("llama-3.1-8b", device, "llama.cpp", formats=(stored, "")))
     named = [each.figure for each in used if each.profile == stored and each.source.evidence == "guess"]
     assert named == guesses
 
@@ -206,7 +208,7 @@ def test_every_format_says_where_its_bits_come_from():
     ],
 )
 def test_the_rate_of_a_scan_is_a_guess_where_the_engine_has_no_measured_kernels(model, engine, rests):
-    used = {each.figure for each in basis(asked(model, "h100-sxm", engine))}
+    used = {each.figure for each in figures_behind(asked(model, "h100-sxm", engine))}
     assert {each for each in used if "scan" in each} == rests
 
 

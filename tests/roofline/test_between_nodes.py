@@ -18,7 +18,7 @@ from simulator.models.model import load_model
 from simulator.models.operations import Counts, Op
 from simulator.profile import Figure, Source
 from simulator.profile_folders import names
-from simulator.reports.provenance import basis, rests_on
+from simulator.reports.provenance import figures_behind, rests_on
 from simulator.roofline.between_nodes import NETWORK_FRACTION, PROTOCOLS, network_bytes_per_s
 from simulator.roofline.collectives import Links
 from simulator.roofline.roofline import Rates
@@ -244,14 +244,14 @@ def test_nodes_are_those_of_the_machines(device, devices):
 
 def test_the_network_reaches_the_answer():
     across = deploy("llama-3.1-70b", "h100-sxm", layout=default_layout(load_model("llama-3.1-70b"), tp=16))
-    figures = {each.figure: each for each in basis(across)}
+    figures = {each.figure: each for each in figures_behind(across)}
     assert figures["network.bytes_per_s"].source.evidence == "family"
-    assert "fraction of the network" in rests_on(basis(across), "guess")
+    assert "fraction of the network" in rests_on(figures_behind(across), "guess")
     guessed = deploy("llama-3.1-70b", "l40s", layout=default_layout(load_model("llama-3.1-70b"), tp=16))
-    assert "l40s: " in (said := rests_on(basis(guessed), "guess"))
+    assert "l40s: " in (said := rests_on(figures_behind(guessed), "guess"))
     assert "network.bytes_per_s" in said
     inside = deploy("llama-3.1-70b", "h100-sxm", layout=default_layout(load_model("llama-3.1-70b"), tp=8))
-    assert not [each.figure for each in basis(inside) if each.figure.startswith("network")]
+    assert not [each.figure for each in figures_behind(inside) if each.figure.startswith("network")]
 
 
 def test_what_does_not_divide_over_nodes_is_refused():

@@ -7,7 +7,7 @@ from simulator import Settings, deploy, load_hardware, load_model
 from simulator.deployment.layouts import running_layout
 from simulator.deployment.speculation import Speculation
 from simulator.engines.engine import load_engine
-from simulator.roofline.step_floor import least_of
+from tests.support.step_blocks import least_of
 
 CASES = [
     ("llama-3.1-8b", "l40s", "vllm", {}),

@@ -49,3 +49,8 @@ def test_windows_and_other_devices_are_not_bound_so():
     kernels = load_engine("llama.cpp-vulkan-b6325").kernels_on(card)
     assert kernels.rules.strided_cache
     assert kernels.reread_flops_per_s(prompt_attention(64, 8)) == math.inf
+
+
+def test_what_all_heads_share_lies_in_all_channels():
+    shared = Op("latent", "prefill_attention", flops=Counts(prefill_pairs=1.0))
+    assert KERNELS.reread_flops_per_s(shared) == pytest.approx(3.22 * 16 * 256e9)

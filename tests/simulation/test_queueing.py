@@ -22,11 +22,6 @@ def server(load: float, service_ticks: Ints, seed: int) -> Run:
     return simulate(ONE_AT_A_TIME, TABLE, Requests(np.cumsum(gaps), service_ticks, ones))
 
 
-def constant_wait_s(load: float) -> float:
-    """M/D/1 (Pollaczek and Khinchine): W = rho s / (2 (1 - rho))."""
-    return load * SERVICE_S / (2 * (1 - load))
-
-
 def exponential(count: int) -> Ints:
     """Exponential service, rounded up to ticks."""
     return np.ceil(np.random.default_rng(7).exponential(SERVICE_TICKS, count)).astype(np.int64)

@@ -21,7 +21,7 @@ import pytest
 
 from simulator.errors import InfercastError
 from simulator.questions.batch_question import BatchQuestion
-from simulator.validation.commands import commands
+from simulator.validation.commands import row_commands
 from simulator.validation.measurements import Measurement, Setup, read_measurements
 from simulator.validation.prediction import ask, predict
 from tests.support import measured
@@ -81,7 +81,7 @@ def disagreements(rows: Sequence[Measurement], lines: Iterable[str]) -> list[str
 
 def agree(rows: Sequence[Measurement], least: int) -> None:
     """Require that all commands answer as `validate`, of which there are so many at least."""
-    lines = [*commands(rows)]
+    lines = [*row_commands(rows)]
     assert sum(LINE.fullmatch(line) is not None for line in lines) >= least, f"SEED={SEED}"
     wrong = disagreements(rows, lines)
     assert not wrong, f"SEED={SEED}\n" + "\n\n".join(wrong)
@@ -126,7 +126,7 @@ ROWS = [Measurement(metric, setup(), metric, "mean", 1.0, "A") for metric in ("t
 
 @pytest.mark.parametrize("option", ["--max-num-batched-tokens 1024", "--seed 1", "--interval 0.7"])
 def test_a_command_that_asks_something_else_is_found_out(option):
-    lines = [*commands(ROWS)]
+    lines = [*row_commands(ROWS)]
     assert not disagreements(ROWS, lines)
     others = [line.replace(" --format", f" {option} --format", 1) for line in lines]
     assert len(disagreements(ROWS, others)) == len(ROWS)
@@ -135,14 +135,14 @@ def test_a_command_that_asks_something_else_is_found_out(option):
 def test_a_fleet_behind_a_balancer_answers_as_validate():
     balanced = setup(source="cloudrift-deplodock", replicas=2, devices=2, concurrency=8, num_prompts=24)
     rows = [replace(row, setup=balanced) for row in ROWS]
-    assert all("--replicas 2 --router least-connections --router-workers 52" in line for line in commands(rows))
+    assert all("--replicas 2 --router least-connections --router-workers 52" in line for line in row_commands(rows))
     agree(rows, least=len(ROWS))
 
 
 @pytest.mark.slow
 def test_a_row_is_one_line_of_shell():
     """With all that a shell would read: the row's id and the key of its metric are a comment."""
-    lines = [*commands(ROWS)]
+    lines = [*row_commands(ROWS)]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(lines[0], shell=True, env={**os.environ, "PATH": path}, capture_output=True, check=True)
     assert json.loads(done.stdout)["simulations"][0]["mean_ttft_ms"] == predict(ROWS)[0].value
@@ -155,19 +155,19 @@ def test_the_first_token_of_one_prompt_of_a_batch_is_a_question_of_its_own():
     """A source that computed one prompt alone for TTFT, and a whole batch for the rest."""
     batch = setup(regime="fixed_batch", batch=16, prefill_batch=1, concurrency=0)
     rows = [Measurement(metric, batch, metric, "mean", 1.0, "A") for metric in ("ttft_ms", "e2e_latency_ms", "tpot_ms")]
-    first, whole, step = commands(rows)
+    first, whole, step = row_commands(rows)
     assert "--batch 16" not in first
     assert "--batch 16" in whole
     assert (first.rpartition("= ")[2], step.rpartition("= ")[2]) == ("1000 x ttft_s", "1000 x tpot_s")
-    assert not disagreements(rows, commands(rows))
+    assert not disagreements(rows, row_commands(rows))
 
 
 def test_a_row_that_is_not_predicted_is_a_comment_with_the_reason():
     rows = [replace(ROWS[0], setup=replace(setup(), **odd)) for odd in ({"model": "Nobody-7B"}, {"input_tokens": 0.0})]
-    unknown, unstated = commands(rows)
+    unknown, unstated = row_commands(rows)
     assert unknown.startswith("# ttft_ms: ttft_ms mean: not predicted: no model profile 'Nobody-7B'")
     assert unstated.startswith("# ttft_ms: ttft_ms mean: not predicted: lengths: the source does not state them")
-    assert not disagreements(rows, commands(rows))
+    assert not disagreements(rows, row_commands(rows))
 
 
 def test_validate_prints_the_command_of_each_row(tmp_path):
@@ -177,4 +177,4 @@ def test_validate_prints_the_command_of_each_row(tmp_path):
         "h100-sxm,llama-3.1-8b,vllm,1,1024,128,fixed_batch,4,,tpot_ms,10\n"
         "h100-sxm,llama-3.1-8b,vllm,1,1024,128,closed_loop,,8,ttft_ms,90\n"
     )
-    assert printed("validate", str(table), "--commands").splitlines() == [*commands(read_measurements(table))]
+    assert printed("validate", str(table), "--commands").splitlines() == [*row_commands(read_measurements(table))]

@@ -12,10 +12,10 @@ from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.numbers import count, number, percent, ranged
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cli.text_layout import Command
-from simulator.cost.bounds import REJECTED
 from simulator.cost.candidate import Candidate, Rental
 from simulator.cost.capacity import Answer
 from simulator.cost.limiter import Limiter, limiter
+from simulator.cost.lower_bounds import REJECTED
 from simulator.cost.risk import Risk, replicas_needed
 from simulator.cost.search import ALONE, SAME_PRICE, Search, SearchNode, Solution, Target
 from simulator.deployment.deployment import Deployment
@@ -25,7 +25,7 @@ from simulator.engines.engine import load_engine, usual_engine
 from simulator.errors import DoesNotFitError, NotModelledError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
-from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.questions.compare_question import NO_ROOM, Candidates
 from simulator.questions.deployment_question import loaded
 from simulator.questions.load_notes import rejection_notes
 from simulator.reports.interval_widths import basis_of
@@ -245,7 +245,7 @@ def _degrees(layout: Layout) -> list[str]:
     return [f"tp{layout.tp}", *(f"{name}{degree}" for name, degree in others if degree > 1)]
 
 
-def exclusions(search: Search, options: Options) -> Iterator[str]:
+def exclusions(search: Search, options: Candidates) -> Iterator[str]:
     """Yield why others are no answer, by reason, each with how many deployments and which devices have nothing else."""
     alive = {each.hardware.id for each in options.candidates}
     cut = Counter(options.cut)
@@ -282,7 +282,7 @@ def _counted_verb(number: int, said: str) -> str:
     return f"{number:,} {OF_ONE.get(verb, verb) if number == 1 else verb} {rest}"
 
 
-def excluded(search: Search, options: Options) -> str:
+def excluded(search: Search, options: Candidates) -> str:
     """Return why others are no answer, in a sentence."""
     every = len(options.candidates) + sum(options.cut.values())
     if not (why := list(exclusions(search, options))):
@@ -304,7 +304,7 @@ def _reason(node: SearchNode) -> str:
     return node.never
 
 
-def first_screen(search: Search, options: Options, compared: list[Compared], rows: list[Row], surest: str) -> Result:
+def first_screen(search: Search, options: Candidates, compared: list[Compared], rows: list[Row], surest: str) -> Result:
     """Return what is printed where nothing else is asked for: at most 80 columns and 24 lines.
 
     `surest`: a sentence on what is enough however long steps take.

@@ -8,7 +8,7 @@ from simulator.cli.answers.compare_screen import Compared
 from simulator.cli.numbers import number
 from simulator.cli.output import Column, Row, View
 from simulator.cost.bill import HOURS_PER_MONTH
-from simulator.cost.sensitivity import End, Knob, Sensitivity, worth_measuring
+from simulator.cost.sensitivity import Knob, KnobEnd, Sensitivity, worth_measuring
 from simulator.executors.executor import in_order
 from simulator.executors.threads import Threads
 from simulator.units import significant
@@ -33,7 +33,7 @@ class SensitivityTables:
             for knob in self.knobs
         ]
 
-    def _end(self, side: str, end: End) -> Row:
+    def _end(self, side: str, end: KnobEnd) -> Row:
         best = None if end.best is None else self.compared[end.best].label
         return {
             side: end.value,

@@ -8,7 +8,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.models.layout import Layout
 from simulator.models.model import Model
 from simulator.profile import Evidence, Figure, Profile
-from simulator.reports.figures_of_ops import figures
+from simulator.reports.figures_of_ops import sourced_figures
 from simulator.reports.provenance import Provenance, readable, rests_on
 from simulator.units import GIB, gibibytes, scaled
 
@@ -168,7 +168,7 @@ KINDS_OF_EVIDENCE: dict[Evidence, str] = {
 
 def _quality(device: Hardware) -> Iterator[tuple[str, str]]:
     """Yield each kind of evidence but the data sheet, and the figures that rest on it."""
-    used = [Provenance(device.id, path, float(figure), figure.source) for path, figure in figures(device)]
+    used = [Provenance(device.id, path, float(figure), figure.source) for path, figure in sourced_figures(device)]
     for evidence, words in KINDS_OF_EVIDENCE.items():
         names = rests_on(used, evidence).partition(": ")[2]
         if names:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from simulator.cli.output import Column, Row, View
 from simulator.deployment.deployment import Deployment
 from simulator.questions.identity import identity
-from simulator.reports.provenance import Provenance, basis
+from simulator.reports.provenance import Provenance, figures_behind
 
 IDENTITY = (
     Column("model", "model", left=True),
@@ -77,7 +77,7 @@ def _named_cells(columns: Iterable[Column], row: Row) -> list[str]:
 
 
 def evidence(
-    deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = basis
+    deployments: Iterable[Deployment], of: Callable[[Deployment], Iterable[Provenance]] = figures_behind
 ) -> list[Provenance]:
     """Return the figures on which the answers for some deployments rest (`of` each), without repetition."""
     return list(dict.fromkeys(each for deployment in deployments for each in of(deployment)))

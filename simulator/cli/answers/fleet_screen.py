@@ -41,7 +41,7 @@ OF_ENGINES = (
 
 
 @dataclass(frozen=True)
-class Found:
+class ServedFleet:
     """One fleet under one load, and what came of it.
 
     `rate`: requests/s as asked, None in a closed loop and where all come at once.
@@ -85,7 +85,7 @@ class Found:
         return found.growing
 
 
-def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientQuestion, level: float) -> Result:
+def fleet_result(found: list[ServedFleet], rows: list[Row], behaviour: ClientQuestion, level: float) -> Result:
     """Return verdict, tables and sentences of some fleets, of their rows, with intervals at `level`."""
     each_row = list(zip(found, rows, strict=True))
     views = [view for each, row in each_row for view in _views(each, row, behaviour)]
@@ -99,7 +99,7 @@ def fleet_result(found: list[Found], rows: list[Row], behaviour: ClientQuestion,
     return Result(sections, views, list(dict.fromkeys(notes)), evidence(deployments), verdict=verdict, details=words)
 
 
-def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
+def _verdict(found: ServedFleet, row: Row, fleets: int) -> list[str]:
     """Return whether a fleet keeps the SLO and how many users gave up, under its name where it is one of several."""
     name = f"{found.service.describe()}: " if fleets > 1 else ""
     told = load_screen.verdict(row, found.service.report.slo)
@@ -113,7 +113,7 @@ def _verdict(found: Found, row: Row, fleets: int) -> list[str]:
     return [f"{name}{said}" for said in told]
 
 
-def _left_of_curve(found: Found) -> list[str]:
+def _left_of_curve(found: ServedFleet) -> list[str]:
     """Say that a run ends before the peak of its rate curve, if it does: the verdict is of lower rates only."""
     curve = found.workload.arrivals
     if not isinstance(curve, RateCurve):
@@ -127,7 +127,7 @@ def _left_of_curve(found: Found) -> list[str]:
     return [f"{seen}: its peak of {significant(peak)} is not simulated. {whole}."]
 
 
-def load_in_words(found: Found, behaviour: ClientQuestion) -> str:
+def load_in_words(found: ServedFleet, behaviour: ClientQuestion) -> str:
     """Return who sends what, in words."""
     thoughts = behaviour.thinking_tokens
     sessions = f", in {behaviour.sessions()}" if behaviour.turns > 1 else ""
@@ -136,13 +136,13 @@ def load_in_words(found: Found, behaviour: ClientQuestion) -> str:
     return found.workload.describe(found.sent) + lasts + sessions + thinking
 
 
-def fleet_row(found: Found, level: float) -> Row:
+def fleet_row(found: ServedFleet, level: float) -> Row:
     """Return the figures of a fleet with their intervals at `level`, latencies in milliseconds."""
     row = _figures(found)
     return {**row, **_intervals(found, row, level)}
 
 
-def _client_latencies(found: Found) -> dict[str, float | None]:
+def _client_latencies(found: ServedFleet) -> dict[str, float | None]:
     """Return the latencies that users see, in milliseconds; None for those that do not exist or grow with the run."""
     row: dict[str, float | None] = {}
     for name in SEEN:
@@ -152,7 +152,7 @@ def _client_latencies(found: Found) -> dict[str, float | None]:
     return row
 
 
-def _figures(found: Found) -> Row:
+def _figures(found: ServedFleet) -> Row:
     each = found.service
     service, run = each.service, each.run
     scaler = service.autoscaler or service.prefill_autoscaler
@@ -180,7 +180,7 @@ def _figures(found: Found) -> Row:
     }
 
 
-def _intervals(found: Found, row: Row, level: float) -> Row:
+def _intervals(found: ServedFleet, row: Row, level: float) -> Row:
     """Return the intervals of latencies, throughputs, and of duration and cost where the service decides these.
 
     The residuals are those of engines, so the network's part of a latency is taken off and added again.
@@ -211,12 +211,12 @@ def _intervals(found: Found, row: Row, level: float) -> Row:
     return ends | dict(intervals(prediction, dict.fromkeys(spent, "1/throughput_out_tok_s")))
 
 
-def _views(found: Found, row: Row, behaviour: ClientQuestion) -> list[View]:
+def _views(found: ServedFleet, row: Row, behaviour: ClientQuestion) -> list[View]:
     each, title = found.service, f"{found.service.describe()}: {load_in_words(found, behaviour)}"
     names = [name for name in SEEN if name in each.metrics]
     with_interval = [name for name in names if row.get(f"mean_{name}_ms_low") is not None]
     within = intervals_by_metric(with_interval, STATS, TOTALS | {"duration": "duration s"}, row, row["interval"])
-    views = [load_screen.latencies(title, row, names, each.report.slo), within, _replicas_view(each)]
+    views = [load_screen.latency_view(title, row, names, each.report.slo), within, _replicas_view(each)]
     if not each.changes:
         return views
     changes = [{**change, "what": f"{change['replica']} {change['state']}"} for change in each.changes[:SHOWN]]
@@ -253,7 +253,7 @@ def _replicas_view(each: ServiceReport) -> View:
     return View("Replicas", columns, rows, is_detail=True)
 
 
-def _prefix_cache_note(found: Found) -> str:
+def _prefix_cache_note(found: ServedFleet) -> str:
     each = found.service
     share = each.saved_prefill_s / each.run.paid_s
     paid = next((f", worth ${usd * share:,.3g} {kind}" for kind, (_, usd) in found.bills.items()), "")
@@ -261,7 +261,7 @@ def _prefix_cache_note(found: Found) -> str:
     return f"Prefix cache: {there}, which saved {lasting(each.saved_prefill_s)} of prefill{paid}."
 
 
-def _notes(found: Found, row: Row, deadline: str) -> list[str]:
+def _notes(found: ServedFleet, row: Row, deadline: str) -> list[str]:
     each = found.service
     run, report = each.run, each.report
     counted = {
@@ -302,20 +302,20 @@ def _bill(kind: Commitment, rental: tuple[str, float]) -> str:
     return f"${usd:,.4g} {kind} ({rented})"
 
 
-def _bill_note(found: Found) -> list[str]:
+def _bill_note(found: ServedFleet) -> list[str]:
     """Say what the run costs as asked or, where no such offer counts, at the first other price."""
     bills, asked = found.bills, found.priced.commitment
     missing = [] if asked in bills else [f"No {asked} price counts for {found.service.service.deployment.hardware.id}."]
     return [*missing, *(f"This run costs {_bill(*bill)}." for bill in list(bills.items())[:1])]
 
 
-def _other_bills(found: Found) -> list[str]:
+def _other_bills(found: ServedFleet) -> list[str]:
     """Say what the run costs at other prices than that of the first screen."""
     others = "; ".join(_bill(*bill) for bill in list(found.bills.items())[1:])
     return [f"The run's share of other prices, of machines that are used beyond it: {others}."] if others else []
 
 
-def _overload_notes(found: Found) -> list[str]:
+def _overload_notes(found: ServedFleet) -> list[str]:
     """Say which latencies grow with a queue, if it grows without end."""
     report = found.service.report
     if not (report.overload and found.endless):

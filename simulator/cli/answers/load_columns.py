@@ -14,6 +14,6 @@ LOADS = (  # columns of a table where they vary
 TOTALS = {"output_throughput": "out tok/s", "request_throughput": "req/s"}
 
 
-def loads(rows: Sequence[Row]) -> list[Column]:
+def varying_loads(rows: Sequence[Row]) -> list[Column]:
     """Return columns for what varies among the loads of some rows; the last one, the rate, where nothing does."""
     return [each for each in LOADS if len({row[each.key] for row in rows}) > 1] or [LOADS[-1]]

@@ -10,10 +10,10 @@ from simulator.cli.answers.interval_columns import (
     intervals_by_metric,
     intervals_view,
 )
-from simulator.cli.answers.load_columns import TOTALS, loads
+from simulator.cli.answers.load_columns import TOTALS, varying_loads
 from simulator.cli.answers.load_screen import (
     LATENCIES,
-    latencies,
+    latency_view,
     load_label,
     rejections,
     sent_load,
@@ -69,7 +69,7 @@ def load_result(found: SweepAnswers[LoadQuestion], scenarios: list[Scenario], le
 
 def _views_of_one(scenario: Scenario, row: Row, level: float) -> list[View]:
     title = f"{scenario.describe()}: {sent_load(scenario, row)}"
-    first = latencies(title, row, LATENCIES, scenario.slo)
+    first = latency_view(title, row, LATENCIES, scenario.slo)
     return [first, _latency_view(scenario, row), intervals_by_metric(list(METRICS), STATS, TOTALS, row, level)]
 
 
@@ -95,7 +95,7 @@ def _intervals_view(rows: list[Row], level: float) -> View:
     if any(row["output_throughput_low"] for row in rows):
         named["output_throughput"] = "out tok/s"
     shown = [IntervalColumn(key, heading, number(3)) for key, heading in named.items()]
-    return intervals_view([*common(rows)[1], *loads(rows), *shown], rows, level)
+    return intervals_view([*common(rows)[1], *varying_loads(rows), *shown], rows, level)
 
 
 def _summary_view(rows: list[Row]) -> View:
@@ -107,7 +107,7 @@ def _summary_view(rows: list[Row]) -> View:
     ]
     columns = [
         *common(rows)[1],
-        *loads(rows),
+        *varying_loads(rows),
         *metrics,
         Column("tokens_per_s_user", "tok/s/user", number(3)),
         Column("output_throughput", "out tok/s", number(3)),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from simulator.cli.answers.deployment_columns import common
 from simulator.cli.answers.interval_columns import IntervalColumn, RangedColumn
-from simulator.cli.answers.load_columns import loads
+from simulator.cli.answers.load_columns import varying_loads
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.output import Column, Row, View
 from simulator.cost.scenario import Scenario
@@ -145,7 +145,7 @@ def _good(rows: Sequence[Row], slo: Slo) -> list[Row]:
 
 def load_label(row: Row, rows: Sequence[Row]) -> str:
     """Return what tells a row of a sweep from the others."""
-    return ", ".join(_named(each, row) for each in (*common(rows)[1], *loads(rows)))
+    return ", ".join(_named(each, row) for each in (*common(rows)[1], *varying_loads(rows)))
 
 
 def _named(column: Column, row: Row) -> str:
@@ -154,7 +154,7 @@ def _named(column: Column, row: Row) -> str:
     return f"{name} {column.cell(row)}{per_s.strip()}"
 
 
-def latencies(title: str, row: Row, names: Sequence[str], slo: Slo) -> View:
+def latency_view(title: str, row: Row, names: Sequence[str], slo: Slo) -> View:
     """Return the statistics of one run: a line per latency in `names`, with the interval of its tail."""
     tail = slo.tail if slo.bounds_s else TAIL
     lines = [_latency(row, name, slo.bounds_s.get(name), tail) for name in names]
@@ -181,7 +181,7 @@ def summary(rows: Sequence[Row]) -> View:
     title, varying = common(rows)
     columns = [
         *varying,
-        *loads(rows),
+        *varying_loads(rows),
         *([Column(RUN_AT, "run at /s", number(3))] if RUN_AT in rows[0] else []),
         RangedColumn(f"{TAIL}_ttft_ms", f"TTFT {TAIL} ms"),
         RangedColumn(f"{TAIL}_tpot_ms", f"TPOT {TAIL} ms"),

@@ -69,7 +69,10 @@ def plan_result(
     said += [POOLS_BY_LOAD] if any("autoscaled" in mixed.kinds for mixed, _ in whole.pairs) else []
     shown = [each.plan for each in chosen] or whole.plans[:1]
     views = [months_view(each, "") for each in shown]
-    notes = [*(comparison(whole.plans) if len(whole.mixed) > 1 else ()), *(" ".join(basis(each)) for each in shown)]
+    notes = [
+        *(comparison(whole.plans) if len(whole.mixed) > 1 else ()),
+        *(" ".join(assumptions(each)) for each in shown),
+    ]
     notes += technique_notes([each.scenario.deployment for each in shown])
     checks = [_checked(each.plan, one) for each in chosen for one in each.failed]
     checks += [{**_checked(each.plan, each.check), **interval_row(each)} for each in chosen]
@@ -210,7 +213,7 @@ def comparison(plans: Sequence[FleetPlan]) -> list[str]:
     return said
 
 
-def basis(best: FleetPlan) -> list[str]:
+def assumptions(best: FleetPlan) -> list[str]:
     """Say what the plan assumes, what a fleet serves, and what is rented at most."""
     sizing, demand, scenario = best.sizing, best.demand, best.scenario
     most = max(each.most for each in best.months)

@@ -13,7 +13,7 @@ from simulator.hardware.purchases import PurchaseList
 from simulator.hardware.sites import Site
 from simulator.models.model import Model
 from simulator.profile import Profile
-from simulator.reports.figures_of_ops import figures
+from simulator.reports.figures_of_ops import sourced_figures
 from simulator.roofline.roofline import Rates
 from simulator.units import GIB
 from simulator.workloads.workload import WorkloadPreset
@@ -21,7 +21,7 @@ from simulator.workloads.workload import WorkloadPreset
 
 def _guesses(profile: Profile) -> str:
     """Return how many of a profile's figures are guesses or taken from a related device ("family"), as "3 of 40"."""
-    every = [figure.source.evidence for _, figure in figures(profile)]
+    every = [figure.source.evidence for _, figure in sourced_figures(profile)]
     return f"{sum(each in ('guess', 'family') for each in every)} of {len(every)}"
 
 
@@ -98,7 +98,7 @@ def _workload(preset: WorkloadPreset) -> Row:
 
 
 def _family(family: Family) -> Row:
-    parts = {path.removeprefix("achievable.").partition(".")[0] for path, _ in figures(family)}
+    parts = {path.removeprefix("achievable.").partition(".")[0] for path, _ in sourced_figures(family)}
     return {"parts": ", ".join(sorted(parts)), "guesses": _guesses(family)}
 
 

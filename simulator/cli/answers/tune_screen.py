@@ -9,7 +9,7 @@ from simulator.cli.numbers import number
 from simulator.cli.output import Column, Result, Row, View
 from simulator.cli.text_layout import Command
 from simulator.cost.scenario import Scenario
-from simulator.cost.tuning import HighestRate, Trial, Tuned
+from simulator.cost.tuning import HighestRate, Trial, TunedSettings
 from simulator.deployment.deployment import Deployment
 from simulator.questions.cost_question import capacity_ends
 from simulator.questions.deployment_question import SEQS, SHARE, TOKENS
@@ -36,7 +36,7 @@ SETTINGS = (
 )
 
 
-def tuned_rows(found: Tuned, question: TuneQuestion, level: float) -> list[Row]:
+def tuned_rows(found: TunedSettings, question: TuneQuestion, level: float) -> list[Row]:
     """Return the figures of the default and of the best settings, where they keep the SLO; intervals at `level`."""
     kinds = {"default": found.default, "best": found.best}
     return [
@@ -46,7 +46,7 @@ def tuned_rows(found: Tuned, question: TuneQuestion, level: float) -> list[Row]:
     ]
 
 
-def tuned_result(found: Tuned, question: TuneQuestion, rows: list[Row]) -> Result:
+def tuned_result(found: TunedSettings, question: TuneQuestion, rows: list[Row]) -> Result:
     """Return verdict, tables and sentences of a search, of its rows (`tuned_rows`)."""
     settings = _setting_rows(question, found)
     views = [View(f"Asked: {question.accepted.value()}", RATES, rows)] if rows else []
@@ -86,7 +86,7 @@ def _rate_ends(trial: Trial, level: float) -> tuple[float, float]:
     return least * replicas, most * replicas
 
 
-def _setting_rows(question: TuneQuestion, found: Tuned) -> list[Row]:
+def _setting_rows(question: TuneQuestion, found: TunedSettings) -> list[Row]:
     if found.best is None:
         return []
     plain, best = question.scenario({}), found.best.scenario
@@ -118,7 +118,7 @@ def _in_words(name: str, scenario: Scenario, value: str) -> str:
     return known[name]
 
 
-def _verdict(found: Tuned, question: TuneQuestion) -> str:
+def _verdict(found: TunedSettings, question: TuneQuestion) -> str:
     """Return the answer in a sentence."""
     best, default, unit, show = found.best, found.default, question.objective.unit, number(3)
     if best is None:
@@ -133,7 +133,7 @@ def _verdict(found: Tuned, question: TuneQuestion) -> str:
     return f"{on}: {show(best.per_s)} {unit} instead of {show(default.per_s)} with {defaults}{gain}."
 
 
-def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
+def _notes(found: TunedSettings, question: TuneQuestion) -> list[str]:
     spent = f"{found.tried} of at most {found.budget} settings tried"
     names = ", ".join(question.coordinates)
     tried = f"{spent}: {names}. No single change is better; two at once might be."
@@ -151,7 +151,7 @@ def _notes(found: Tuned, question: TuneQuestion) -> list[str]:
     return [*notes, *_grouped(found)]
 
 
-def _grouped(found: Tuned) -> Sequence[str]:
+def _grouped(found: TunedSettings) -> Sequence[str]:
     """Return a line on what could not be tried."""
     if not found.refused:
         return []

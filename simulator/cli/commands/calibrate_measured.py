@@ -12,8 +12,8 @@ from typing import Annotated
 from typer import Option
 
 from simulator.calibration.own_preset import write_preset
-from simulator.calibration.own_rows import rows_by_preset
-from simulator.calibration.user_calibration import Calibration, Moved, calibrated
+from simulator.calibration.rows_by_preset import rows_by_preset
+from simulator.calibration.user_calibration import Calibration, MovedConstant, calibrated
 from simulator.cli.numbers import count, number, percent
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, grouped, use_profiles
 from simulator.cli.options.measured_options import StatedOptions, told_of_columns
@@ -220,10 +220,10 @@ def _moved_rows(found: Calibration) -> list[Row]:
     return [_moved_row(each) for each in found.moved] if found.helps else []
 
 
-def _moved_row(each: Moved) -> Row:
+def _moved_row(each: MovedConstant) -> Row:
     return {
-        "constant": each.term.path,
-        "what": each.term.what,
+        "constant": each.constant.path,
+        "what": each.constant.what,
         **{"shipped": each.shipped, "calibrated": each.calibrated, "low": each.low, "high": each.high},
         **{"shipped_as": each.shipped_as, "by": each.by},
         **{f"{key}_text": _text(each, getattr(each, key), 3) for key in ENDS},
@@ -231,10 +231,10 @@ def _moved_row(each: Moved) -> Row:
     }
 
 
-def _text(each: Moved, value: float, digits: int) -> str:
+def _text(each: MovedConstant, value: float, digits: int) -> str:
     """Return a value with its unit; a share of the device's own figure as a factor."""
-    text = readable(each.term.name, float(f"{value:.{digits}g}"))
-    return text if each.term.name.endswith("_s") else f"{text} x"
+    text = readable(each.constant.name, float(f"{value:.{digits}g}"))
+    return text if each.constant.name.endswith("_s") else f"{text} x"
 
 
 def _interval_row(kind: str, shipped: Interval, own: Interval) -> Row:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from simulator.claims.answers import basis, commands
+from simulator.claims.answers import claim_commands, figures_behind_claim
 from simulator.claims.verdict import Verdict, claimed, judge_claims, rows
 from simulator.cli.options.deployment_options import OutputFormat, Profiles, use_profiles
 from simulator.cli.output import Column, Result, Row, View, emit
@@ -32,7 +32,7 @@ def command(
     checks: list[Row] = [row for each in found for row in rows(each)]
     sections = {"claims": [_claim(each) for each in found], "checks": checks}
     if numbers:
-        used = list(dict.fromkeys(figure for each in found for figure in basis(each.claim)))
+        used = list(dict.fromkeys(figure for each in found for figure in figures_behind_claim(each.claim)))
         emit(
             Result(
                 sections, [_details(each) for each in found], [line for each in found for line in _told(each)], used
@@ -98,7 +98,10 @@ def _told(verdict: Verdict) -> list[str]:
     """Return the lines under the table of a claim: what it says, in which scenario, why it holds or not, commands."""
     claim, number = verdict.claim, verdict.claim.number
     said = {"claim": claim.claim, "scenario": f"{claim.scenario}.", "reason": verdict.reason}
-    return [*(f"{number}. {word.capitalize()}: {text}" for word, text in said.items()), *map(Command, commands(claim))]
+    return [
+        *(f"{number}. {word.capitalize()}: {text}" for word, text in said.items()),
+        *map(Command, claim_commands(claim)),
+    ]
 
 
 def _counted(found: list[Verdict]) -> str:

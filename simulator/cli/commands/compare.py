@@ -21,8 +21,8 @@ from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import Result, Row, emit
 from simulator.cli.progress import followed, progress_bar
 from simulator.cli.text_layout import Format
-from simulator.cost.bounds import REJECTED
 from simulator.cost.light_bounds import Demand
+from simulator.cost.lower_bounds import REJECTED
 from simulator.cost.risk import CASES
 from simulator.cost.search import Search, priced_target
 from simulator.errors import InfercastError, InterruptedSweepError
@@ -30,7 +30,7 @@ from simulator.executors.choice import executor_named
 from simulator.executors.executor import cores, in_order
 from simulator.executors.threads import Threads
 from simulator.html.page import refuse_ending
-from simulator.questions.compare_question import NO_ROOM, Options
+from simulator.questions.compare_question import NO_ROOM, Candidates
 
 SECONDS_MEANT = 10.0  # ms of a first or last token up to which a bound without a unit may have been meant in seconds
 
@@ -117,7 +117,7 @@ def _save_page(
     path: Path, found: CostDetails, rows: list[Row], moved: SensitivityTables, words: tuple[list[str], str]
 ) -> None:
     """Write the page; `words`: sentences on those that are no answer, and on what is enough in all cases."""
-    from simulator.cli.pages.decision import Decision
+    from simulator.cli.pages.decision_page import Decision
 
     Decision(found, rows, moved, *words).save(path)
 
@@ -151,7 +151,7 @@ def _searched(search: Search) -> bool:
     return False
 
 
-def _nothing(search: Search, options: Options, *, interrupted: bool) -> tuple[str, str, str]:
+def _nothing(search: Search, options: Candidates, *, interrupted: bool) -> tuple[str, str, str]:
     if interrupted:
         return "an interrupt", f"nothing was decided, of {len(search.candidates):,} deployments", "Let it run on"
     errors = [*options.refused, *(each.error for each in search.out if each.error)]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simulator.cli.answers.fleet_screen import Found, fleet_result, fleet_row, load_in_words
+from simulator.cli.answers.fleet_screen import ServedFleet, fleet_result, fleet_row, load_in_words
 from simulator.cli.answers.interval_columns import IntervalOptions
 from simulator.cli.options.deployment_options import DeploymentOptions, Details, OutputFormat, ReportFile, grouped
 from simulator.cli.options.fleet_options import ClientOptions, ServiceOptions
@@ -16,7 +16,7 @@ from simulator.cli.options.workload_options import SloOptions, WorkloadOptions
 from simulator.cli.output import emit, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cli.text_layout import Format
-from simulator.cost.scenario import drawn
+from simulator.cost.scenario import draws_of
 from simulator.errors import InfercastError, NotModelledError
 from simulator.html.page import refuse_ending
 from simulator.questions.deployment_question import Choice
@@ -53,16 +53,16 @@ def command(
         given = f"--duration {behaviour.duration} with --num-prompts {users.num_prompts}"
         raise InfercastError(given, "both say when the run ends", "Give one of the two")
 
-    def case(choice: Choice, rate: float | None, load: Workload) -> Found:
+    def case(choice: Choice, rate: float | None, load: Workload) -> ServedFleet:
         deployment = choice()
         service = fleet.service(deployment)
         workload, _, clients = behaviour.asked(engine_workload(load, deployment))
         counted = replace(load, request_count=workload.request_count)
-        loads = drawn(counted, deployment) if service.is_constant(clients) else [load]
+        loads = draws_of(counted, deployment) if service.is_constant(clients) else [load]
         with progress_bar(str(deployment)) as progress:
             asked = (behaviour.asked(engine_workload(each, deployment)) for each in loads)
             first, *draws = [service.report(requests, who, slo, progress) for _, requests, who in asked]
-        return Found(workload, rate, first.beside(draws), priced)
+        return ServedFleet(workload, rate, first.beside(draws), priced)
 
     found, refused = tried([partial(case, choice, rate, load) for choice in choices for rate, load in loads])
     if plot is not None:
@@ -85,7 +85,7 @@ def _refuse_owned(priced: OfferQuestion) -> None:
         raise NotModelledError("--price owned of a fleet", because, "Ask infercast cost or plan, or rent it")
 
 
-def _save_plot(found: list[Found], path: Path) -> None:
+def _save_plot(found: list[ServedFleet], path: Path) -> None:
     if len(found) > 1:
         raise InfercastError(f"--plot of {len(found)} fleets", "a figure shows one", "Ask for one")
     from simulator.plots.fleet_plots import plot_service

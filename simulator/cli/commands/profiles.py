@@ -20,7 +20,7 @@ from simulator.hardware.prices import load_offers
 from simulator.models.model import Model
 from simulator.profile import Figure, Profile
 from simulator.profile_folders import folders
-from simulator.reports.figures_of_ops import figures
+from simulator.reports.figures_of_ops import sourced_figures
 from simulator.reports.provenance import readable
 from simulator.units import counted
 
@@ -110,7 +110,7 @@ def _one(kind_name: str, name: str, *, every: bool) -> Result:
 
 def _every_key(kind_name: str, profile: Profile) -> Result:
     facts: list[Row] = [{"key": path, "value": value} for path, value in _facts(profile)]
-    texts = list(dict.fromkeys(figure.source.text for _, figure in figures(profile)))
+    texts = list(dict.fromkeys(figure.source.text for _, figure in sourced_figures(profile)))
     rows: list[Row] = [
         {
             "figure": path,
@@ -119,7 +119,7 @@ def _every_key(kind_name: str, profile: Profile) -> Result:
             **figure.source.model_dump(),
             "number": texts.index(figure.source.text) + 1,
         }
-        for path, figure in figures(profile)
+        for path, figure in sourced_figures(profile)
     ]
     sources: list[Row] = [{"number": place, "text": text} for place, text in enumerate(texts, start=1)]
     plain = (Column("key", "key", left=True), Column("value", "value", left=True))

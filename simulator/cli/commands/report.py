@@ -21,9 +21,9 @@ from simulator.cli.options.workload_options import RateOptions, SloOptions
 from simulator.cli.output import exit_if_interrupted, tried
 from simulator.cli.progress import followed, progress_bar
 from simulator.cli.text_layout import columns, wrapped
-from simulator.cost.bounds import bounds
 from simulator.cost.candidate import Candidate, extra_watts
 from simulator.cost.capacity import Answer, answer, ranked
+from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.scenario import Scenario
 from simulator.cost.search import Solution, Target, priced_target
 from simulator.deployment.deployment import Deployment
@@ -88,7 +88,7 @@ def command(
     excluded += [f"Left out: {error}" for error in refused]
     threads = Threads(jobs or cores())
     rows = followed("answers", in_order(threads, compared_row, compared), len(compared))
-    from simulator.cli.pages.decision import Decision
+    from simulator.cli.pages.decision_page import Decision
 
     figures = CostDetails(compared, priced, interval_options.interval)
     is_open = len(compared) > 1 and not compared[0].risk.is_sure
@@ -117,6 +117,6 @@ def _pinned(found: Answer, load: Target) -> Pinned:
     candidate = Candidate(deployment.model, deployment.hardware, deployment.layout, 0.0, build)
     usd = found.at_load.usd_per_hour if found.at_load else None
     busy_w = extra_watts(found.scenario, found.report, found.replicas)
-    known = bounds(found.scenario)
+    known = lower_bounds(found.scenario)
     solution = Solution(candidate, found, usd, known, busy_w)
     return Pinned(solution, load)

@@ -6,7 +6,7 @@ from pathlib import Path
 from simulator.cli.answers.deployment_columns import common
 from simulator.cli.answers.fitted import FittedOption, with_fitted
 from simulator.cli.answers.interval_columns import IntervalOptions
-from simulator.cli.answers.load_columns import loads
+from simulator.cli.answers.load_columns import varying_loads
 from simulator.cli.answers.load_result import load_result
 from simulator.cli.answers.load_screen import busiest
 from simulator.cli.answers.run_details import ExplainOptions, sweep_of
@@ -74,7 +74,7 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
     """Write the files about the only simulation, or the drawing of several, that were asked for."""
     if len(rows) > 1:
         title, varying = common(rows)
-        explain_options.draw_sweep(rows, [*varying, *loads(rows)], title, slo)
+        explain_options.draw_sweep(rows, [*varying, *varying_loads(rows)], title, slo)
         return
     explain_options.save(rows[0])
     for each in done:
@@ -85,11 +85,11 @@ def _write_files(rows: list[Row], done: list[SimulatedLoad], explain_options: Ex
 def _save_page(path: Path, result: Result, found: SweepAnswers[LoadQuestion], done: list[SimulatedLoad]) -> None:
     """Write the page; of a sweep only the load that it looks into is simulated again, for what no row has."""
     from simulator.cli.pages.load_page import save_load_page
-    from simulator.cli.pages.sections import Ran
+    from simulator.cli.pages.sections import SimulatedRun
 
     rows, scenarios = found.rows, [case.question.scenario()[0] for case, _ in found.answered]
-    over = sweep_of(rows, [*common(rows)[1], *loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None
+    over = sweep_of(rows, [*common(rows)[1], *varying_loads(rows)], "", scenarios[0].slo) if len(rows) > 1 else None
     place = busiest(rows, scenarios[0].slo)
     shown = done[place] if done else _simulated(found.answered[place][0].question)
     deployments = [each.deployment for each in scenarios]
-    save_load_page(path, result, Ran(shown.scenario, shown.report, rows[place]), deployments, over)
+    save_load_page(path, result, SimulatedRun(shown.scenario, shown.report, rows[place]), deployments, over)

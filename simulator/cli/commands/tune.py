@@ -15,7 +15,7 @@ from simulator.cli.output import Row, emit
 from simulator.cli.progress import progress_bar
 from simulator.cli.text_layout import Format
 from simulator.cost.scenario import Scenario
-from simulator.cost.tuning import Point, Tuned, tune
+from simulator.cost.tuning import Point, TunedSettings, tune
 from simulator.questions.tune_question import TuneQuestion
 
 
@@ -63,7 +63,7 @@ def command(
     emit(tuned_result(found, question, rows), form)
 
 
-def _draw(found: Tuned, rows: Sequence[Row], question: TuneQuestion, path: Path) -> None:
+def _draw(found: TunedSettings, rows: Sequence[Row], question: TuneQuestion, path: Path) -> None:
     """Draw the score of the default, of the best, and of the best without each of its changes."""
     from simulator.plots.plot_file import save
     from simulator.plots.tuning_plot import plot_tuned

@@ -16,9 +16,9 @@ from simulator.cli.text_layout import Format
 from simulator.errors import InfercastError
 from simulator.executors.choice import executor_named
 from simulator.html.page import refuse_ending
-from simulator.questions.words import split
+from simulator.questions.words import comma_list
 from simulator.validation.benchfiles import Stated, read_results, stated_in_vain
-from simulator.validation.commands import commands
+from simulator.validation.commands import row_commands
 from simulator.validation.measurements import Measurement, read_published
 from simulator.validation.parallel import predict_all
 from simulator.validation.prediction import Prediction
@@ -57,10 +57,10 @@ def command(
     """
     use_profiles(profiles)
     refuse_ending(page)
-    wanted = split(grades, "--grades")
+    wanted = comma_list(grades, "--grades")
     rows = _measurements(file, stated.value())
     if shown:
-        put("".join(f"{line}\n" for line in commands(rows)))
+        put("".join(f"{line}\n" for line in row_commands(rows)))
         return
     predictions = predict_all(rows, light=light, level=interval, executor=executor_named(executor, jobs))
     if plot is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from simulator.cli.options.deployment_options import DP, PP, TP, DeploymentOptions, Option, use_profiles
 from simulator.cost.light_bounds import Demand
-from simulator.questions.compare_question import ANY, CompareQuestion, Options
+from simulator.questions.compare_question import ANY, Candidates, CompareQuestion
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CompareOptions(DeploymentOptions, CompareQuestion):
         ),
     ] = ANY
 
-    def options(self, asked: Demand) -> Options:
+    def options(self, asked: Demand) -> Candidates:
         """Return all candidates as `CompareQuestion.options` does, after opening the user's own profiles."""
         use_profiles(self.profiles)
         return CompareQuestion.options(self, asked)

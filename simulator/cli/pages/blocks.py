@@ -20,23 +20,22 @@ from simulator.reports.provenance import Provenance, readable
 WEAK = {"guess": "Guesses", "family": "Figures of the device's family"}
 
 
-def table_of(view: View, caption: str = "") -> TableBlock:
+def table_of(view: View) -> TableBlock:
     """Return a table of the text screen as a block; a row that begins with "sum" stays at the foot."""
-    caption = caption or view.title
     if view.upright:
-        return _upright(view, caption)
+        return _upright(view)
     rows = [[_cell(column, row) for column in view.columns] for row in view.rows]
     body, totals = ([row for row in rows if (row[0].text == "sum") is is_sum] for is_sum in (False, True))
-    return TableBlock(caption, [HeadCell(each.heading, each.left) for each in view.columns], body, totals)
+    return TableBlock(view.title, [HeadCell(each.heading, each.left) for each in view.columns], body, totals)
 
 
-def _upright(view: View, caption: str) -> TableBlock:
+def _upright(view: View) -> TableBlock:
     """Return a table with a column for each row of the view; a leading space of its headings becomes a wide one."""
     head, *others = view.columns
     heads = [HeadCell(head.heading, left=True), *(HeadCell(head.cell(row)) for row in view.rows)]
     names = [each.heading.replace("  ", "\u2003") for each in others]
     cells = [[TableCell(each.cell(row)) for row in view.rows] for each in others]
-    return TableBlock(caption, heads, [[TableCell(a), *b] for a, b in zip(names, cells, strict=True)], fixed=True)
+    return TableBlock(view.title, heads, [[TableCell(a), *b] for a, b in zip(names, cells, strict=True)], fixed=True)
 
 
 def _cell(column: Column, row: Row) -> TableCell:
@@ -45,7 +44,7 @@ def _cell(column: Column, row: Row) -> TableCell:
     return TableCell(column.cell(row), float(value) if is_number else None)
 
 
-def listed(*sentences: str) -> list[Block]:
+def bullets(*sentences: str) -> list[Block]:
     """Return sentences as points; no block for none."""
     said = [each for each in sentences if each]
     return [Prose(said, listed=True)] if said else []
@@ -94,7 +93,7 @@ def sources_view(used: Iterable[Provenance], title: str) -> View:
 def repeat_section(notes: Sequence[str]) -> PageSection:
     """Return the command that makes the page again, the day of its prices, and what its words mean."""
     same = f"Prices age with the day: {TODAY}={today()} gives the same bytes again."
-    return PageSection("repeat", "How to repeat it", [_command("This page"), Prose([same]), *listed(*notes)])
+    return PageSection("repeat", "How to repeat it", [_command("This page"), Prose([same]), *bullets(*notes)])
 
 
 def below(result: Result) -> list[str]:

@@ -7,14 +7,14 @@ from datetime import date
 from pathlib import Path
 
 from simulator.cli.answers.deployment_columns import labels_of
-from simulator.cli.numbers import count, number
+from simulator.cli.numbers import count
 from simulator.cli.output import Column, Result, View
-from simulator.cli.pages.blocks import below, evidence_section, listed, repeat_section, table_of, write
+from simulator.cli.pages.blocks import below, bullets, evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
-    Ran,
-    Rented,
-    drawn,
+    RentedOffers,
+    SimulatedRun,
     memory_section,
+    picture_of,
     prices_section,
     request_section,
     step_section,
@@ -23,13 +23,13 @@ from simulator.cost.plan import FleetCheck, FleetPlan
 from simulator.html.page import Block, Folded, KeyFigure, KeyFigures, PageSection
 from simulator.plots.plan_panels import day_panel, months_panel
 from simulator.reports.slo import Slo
+from simulator.units import significant
 
-three = number(3)
 MONTHS = (
     Column("month", "month", str),
     Column("kind", "fleet", left=True),
-    Column("mean_per_s", "mean requests/s", three),
-    Column("peak_per_s", "peak requests/s", three),
+    Column("mean_per_s", "mean requests/s", significant),
+    Column("peak_per_s", "peak requests/s", significant),
     Column("least", "fewest replicas", count),
     Column("most", "most replicas", count),
     Column("replica_hours", "replica-hours", count),
@@ -60,17 +60,17 @@ class PlanAnswer:
         """Write the page, of what the text screen has in `result`. Raises as `write` does."""
         best, scenario = self.best, self.best.scenario
         most = max(each.most for each in best.months)
-        rented = Rented(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
-        full = Ran(scenario, best.rates.known.report, {})
+        rented = RentedOffers(scenario.offers, best.scenario.packing(most) if scenario.offers else None)
+        full = SimulatedRun(scenario, best.rates.known.report, {})
         every = table_of(View("Every fleet of every month", MONTHS, [each._asdict() for each in best.months]))
         folded = Folded("With replica-hours", [every])
         checks = [each._asdict() for each in self.checks]
         months = dict.fromkeys((1, best.busiest))
-        days = [drawn(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in months]
-        by_month: list[Block] = [drawn(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
+        days = [picture_of(day_panel(best, month), f"day-{month}", _day(month), wide=True) for month in months]
+        by_month: list[Block] = [picture_of(months_panel(best), "months", "Each kind of fleet by the month", wide=True)]
         told = [*self.verdict[2:], *result.notes]
         sections = [
-            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *listed(*told)]),
+            PageSection("summary", "In figures", [KeyFigures(self._key_figures()), *bullets(*told)]),
             PageSection("months", "By the month", [*by_month, table_of(self.months), folded]),
             PageSection("day", "A day of the fleet", days),
             PageSection("checks", "Checked by simulation", [table_of(View("Where it is busiest", CHECKS, checks))]),
@@ -97,7 +97,7 @@ class PlanAnswer:
         least, most = min(each.least for each in months), max(each.most for each in months)
         found.append(KeyFigure("Replicas", f"{least} to {most}" if least < most else str(most), "spares included"))
         slo = best.scenario.slo
-        found.append(KeyFigure("One replica serves", f"{three(best.rates.known.rate_per_s)}/s", slo.within))
+        found.append(KeyFigure("One replica serves", f"{significant(best.rates.known.rate_per_s)}/s", slo.within))
         if last:
             less = "" if last.within_one_less is None else f"with one replica less {last.within_one_less:.1%}"
             found.append(KeyFigure("Within the SLO" if slo.bounds_s else "Served", f"{last.within:.1%}", less))

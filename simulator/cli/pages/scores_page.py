@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simulator.cli.output import Result
-from simulator.cli.pages.blocks import below, listed, repeat_section, table_of, write
-from simulator.cli.pages.sections import drawn
+from simulator.cli.pages.blocks import below, bullets, repeat_section, table_of, write
+from simulator.cli.pages.sections import picture_of
 from simulator.html.page import KeyFigure, KeyFigures, PageSection
 from simulator.validation.prediction import Prediction
 from simulator.validation.scatter import scatter
@@ -18,7 +18,7 @@ def save_scores_page(path: Path, asked: str, result: Result, kept: Sequence[Pred
     """Write the page of the predictions that are scored, of what the text screen has in `result`. Raises as `write`."""
     found = score(kept)
     if not found.rows:
-        sections = [PageSection("why", "Why", listed(*result.notes)), repeat_section([])]
+        sections = [PageSection("why", "Why", bullets(*result.notes)), repeat_section([])]
         write(path, "Predictions against measurements", asked, " ".join(result.verdict), sections)
         return
     inside = found.interval_coverage
@@ -29,10 +29,10 @@ def save_scores_page(path: Path, asked: str, result: Result, kept: Sequence[Pred
         *([KeyFigure("In their interval", f"{inside:.0%}", "of the rows of a group")] if inside == inside else []),  # noqa: PLR0124  NaN
     ]
     said = "Predicted over measured, a panel for each metric; dotted: 25 % off"
-    picture = drawn(scatter(kept, rasterized=found.rows > MANY), "scatter", said, wide=True)
+    picture = picture_of(scatter(kept, rasterized=found.rows > MANY), "scatter", said, wide=True)
     sections = [
         PageSection("summary", "In figures", [KeyFigures(figures), picture]),
-        PageSection("errors", "Errors", [*map(table_of, result.views), *listed(*result.notes)]),
+        PageSection("errors", "Errors", [*map(table_of, result.views), *bullets(*result.notes)]),
         repeat_section(below(result)),
     ]
     write(path, "Predictions against measurements", asked, " ".join(result.verdict), sections)

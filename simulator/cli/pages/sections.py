@@ -35,12 +35,15 @@ from simulator.plots.panels import (
 )
 from simulator.plots.roofline_plots import plot_roofline
 from simulator.plots.sweep_plots import Sweep
+from simulator.questions.asked_columns import asked_columns
+from simulator.questions.load_rows import load_row
 from simulator.questions.split_rows import split_row
 from simulator.reports.latency_breakdown import PARTS, Explanation
 from simulator.reports.report import Report
 from simulator.reports.timeline import timeline_of
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2el": "E2EL"}
+LOAD_SHARES = (0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.15)  # of the highest rate within the SLO
 SHOWN_OFFERS = 5  # of each deployment, the cheapest ones and those that are rented
 STACK = {  # parts of a memory plan by their names in the picture
     "weights": "weight_bytes",
@@ -53,21 +56,32 @@ STACK = {  # parts of a memory plan by their names in the picture
 }
 
 
-def drawn(figure: Figure, name: str, caption: str, *, wide: bool = False) -> Picture:
+def picture_of(figure: Figure, name: str, caption: str, *, wide: bool = False) -> Picture:
     """Return a plot with its caption, which is also what a screen reader says of it."""
     return Picture(caption, inline_svg(figure, name, caption), wide)
+
+
+def load_curve(scenario: Scenario, capacity_per_s: float, level: float) -> list[Row]:
+    """Return a row of figures, as `infercast simulate` has them, for each of LOAD_SHARES of a rate in requests/s."""
+    rows: list[Row] = []
+    for share in LOAD_SHARES:
+        rate_per_s = share * capacity_per_s
+        loaded = replace(scenario, workload=scenario.workload.at_rate(rate_per_s))
+        report = loaded.simulated()
+        rows.append({**asked_columns(loaded, rate_per_s, report), **load_row(loaded, report, level)})
+    return rows
 
 
 def load_section(sweep: Sweep, views: Sequence[View], heading: str) -> PageSection:
     """Return latencies and throughput of one replica over its load."""
     pictures: list[Block] = [
-        drawn(latency_panel(sweep, metric), f"load-{metric}", f"{LATENCIES[metric]} over {sweep.x_label}")
+        picture_of(latency_panel(sweep, metric), f"load-{metric}", f"{LATENCIES[metric]} over {sweep.x_label}")
         for metric in LATENCIES
         if any(row[f"p95_{metric}_ms"] is not None for row in sweep.rows)
     ]
     if any(row["tokens_per_s_user"] is not None for row in sweep.rows):
         pareto = f"Output tokens/s of a device over those of a user; labels: {sweep.x_label}"
-        pictures.append(drawn(pareto_panel(sweep), "load-pareto", pareto))
+        pictures.append(picture_of(pareto_panel(sweep), "load-pareto", pareto))
     return PageSection("load", heading, [*pictures, *map(table_of, views)])
 
 
@@ -89,7 +103,7 @@ def curve_view(sweep: Sweep) -> View:
 
 
 @dataclass(frozen=True)
-class Ran:
+class SimulatedRun:
     """A simulated load: its scenario, its report, its row of figures."""
 
     scenario: Scenario
@@ -104,13 +118,15 @@ class Ran:
         return Batch(running, *lengths)
 
 
-def request_section(ran: Ran, at: str = "") -> PageSection:
+def request_section(ran: SimulatedRun, at: str = "") -> PageSection:
     """Return where a request's time goes, the spread of latencies, and the run over its time."""
     explained = Explanation(ran.report)
     blocks: list[Block] = [
-        drawn(parts_panel(explained), "parts", "What TTFT and E2EL consist of: mean, and the request at p95"),
+        picture_of(parts_panel(explained), "parts", "What TTFT and E2EL consist of: mean, and the request at p95"),
         *(
-            drawn(distribution_panel(explained, metric, ran.row), f"spread-{metric}", f"{name}: requests within it")
+            picture_of(
+                distribution_panel(explained, metric, ran.row), f"spread-{metric}", f"{name}: requests within it"
+            )
             for metric, name in LATENCIES.items()
             if np.isfinite(ran.report.latencies_s[metric]).any()
         ),
@@ -119,11 +135,11 @@ def request_section(ran: Ran, at: str = "") -> PageSection:
     ]
     over_time = timeline_of(ran.report.run, ran.scenario.deployment.step_model())
     said = "One replica over the run: requests, KV cache, tokens/s, and the resource that binds"
-    blocks.append(drawn(timeline_panel(over_time), "timeline", said, wide=True))
+    blocks.append(picture_of(timeline_panel(over_time), "timeline", said, wide=True))
     return PageSection("request", f"Where a request's time goes{at}", blocks)
 
 
-def step_section(ran: Ran) -> PageSection:
+def step_section(ran: SimulatedRun) -> PageSection:
     """Return where the time of a mean decode step and of a mean prompt goes, and both under the roofline."""
     batch, deployment = ran.batch, ran.scenario.deployment
     many = estimate(deployment, batch, assume_fits=True)
@@ -132,9 +148,9 @@ def step_section(ran: Ran) -> PageSection:
     decode = f"A decode step of {batch.size} sequences, as many as run at once on average, by op"
     prompt = f"A prompt of {batch.prompt_tokens:,} tokens, the mean, by op"
     blocks: list[Block] = [
-        drawn(phase_panel(many.decode), "decode", decode),
-        drawn(phase_panel(one.prefill), "prefill", prompt),
-        drawn(plot_roofline([one, many] if batch.size > 1 else [one]), "roofline", _ROOFLINE, wide=True),
+        picture_of(phase_panel(many.decode), "decode", decode),
+        picture_of(phase_panel(one.prefill), "prefill", prompt),
+        picture_of(plot_roofline([one, many] if batch.size > 1 else [one]), "roofline", _ROOFLINE, wide=True),
         Folded("Every op in figures", [table_of(view) for view in tables]),
     ]
     return PageSection("step", "Where a step's time goes", blocks)
@@ -149,13 +165,13 @@ def memory_section(deployments: Sequence[Deployment], labels: Sequence[str]) -> 
     stacks = [{part: row[key] for part, key in STACK.items()} for row in ledger]
     labels = [label or str(each) for label, each in zip(labels, deployments, strict=True)]
     said = "Memory of each device; what is left for the KV cache decides how many sequences run at once"
-    picture = drawn(memory_panel(labels, stacks), "memory", said, wide=True)
+    picture = picture_of(memory_panel(labels, stacks), "memory", said, wide=True)
     view = ledger_view(ledger, deployments)
     named = [{**row, "name": label} for row, label in zip(ledger, labels, strict=True)]
     return PageSection("memory", "Where the memory goes", [picture, table_of(replace(view, rows=named))])
 
 
-class Rented(NamedTuple):
+class RentedOffers(NamedTuple):
     """The offers that count for a deployment, and the instances of them that are rented."""
 
     offers: tuple[Offer, ...]
@@ -167,7 +183,7 @@ class Rented(NamedTuple):
         return cls(found.scenario.offers, found.packing)
 
 
-def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
+def prices_section(rented: Sequence[RentedOffers], on: date) -> PageSection:
     """Return the offers that are rented and the next cheapest ones, with their age on a day, and source."""
     offered = [row for each in rented for row in _offer_rows(each, on)]
     columns = [
@@ -193,7 +209,7 @@ def prices_section(rented: Sequence[Rented], on: date) -> PageSection:
     return PageSection("prices", "Prices", [*([Prose(told)] if told else []), table_of(view)])
 
 
-def _offer_rows(found: Rented, on: date) -> Iterator[Row]:
+def _offer_rows(found: RentedOffers, on: date) -> Iterator[Row]:
     rented = dict(found.packing.instances) if found.packing else {}
     cheapest = sorted(found.offers, key=lambda offer: offer.usd_per_device_hour)[:SHOWN_OFFERS]
     for offer in dict.fromkeys([*rented, *cheapest]):

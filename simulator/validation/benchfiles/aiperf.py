@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from simulator.validation.benchfiles.rows import VARIED, Cells, Stated, inside, measured, model_named, number
+from simulator.validation.benchfiles.rows import VARIED, Cells, Stated, inside, measured, model_named, number_or_none
 
 LATENCIES = {
     "time_to_first_token": "ttft_ms",
@@ -51,11 +51,11 @@ def aiperf(document: Mapping[str, Any], _stated: Stated) -> Iterator[Cells]:
     """Yield the rows of one export."""
     asked = document.get("input_config")
     lengths = {"input_len": "input_sequence_length", "output_len": "output_sequence_length"}
-    cells: Cells = {column: number(inside(document, name, "avg")) for column, name in lengths.items()}
+    cells: Cells = {column: number_or_none(inside(document, name, "avg")) for column, name in lengths.items()}
     cells |= {name: _asked(asked, name) for name in LOADS}
     if cells["concurrency"] and cells["request_rate"] is None:
         cells["request_rate"] = float("inf")
-    requests = number(inside(document, "request_count", "avg"))
+    requests = number_or_none(inside(document, "request_count", "avg"))
     cells |= {**model_named(_model(asked)), "num_prompts": requests, "client": _client(asked)}
     cells["source_date"] = str(document.get("start_time") or "")[:10] or None
     if any(_spread(document.get(name)) > VARIED for name in lengths.values()):
@@ -67,10 +67,10 @@ def _figures(document: Mapping[str, Any]) -> Iterator[tuple[str, str, float | No
     for name, metric in LATENCIES.items():
         factor = MILLISECONDS.get(str(inside(document, name, "unit")))
         for key, stat in STATS.items():
-            value = number(inside(document, name, key))
+            value = number_or_none(inside(document, name, key))
             yield metric, stat, None if value is None or factor is None else factor * value
     for name, metric in RATES.items():
-        yield metric, "mean", number(inside(document, name, "avg"))
+        yield metric, "mean", number_or_none(inside(document, name, "avg"))
 
 
 def _client(asked: object) -> str | None:
@@ -86,7 +86,7 @@ def _asked(asked: object, name: str) -> float | None:
     listed = phases if isinstance(phases, list) else [inside(phases, "profiling")]
     profiling = next((each for each in listed if inside(each, "name") in ("profiling", None)), None)
     places = (inside(asked, "loadgen", name), inside(profiling, name), inside(asked, "perf_analyzer", "stimulus", name))
-    return next((number(each) for each in (*places, inside(asked, name)) if each is not None), None)
+    return next((number_or_none(each) for each in (*places, inside(asked, name)) if each is not None), None)
 
 
 def _model(asked: object) -> str | None:
@@ -105,5 +105,5 @@ def _model(asked: object) -> str | None:
 
 
 def _spread(block: object) -> float:
-    deviation, mean = number(inside(block, "std")), number(inside(block, "avg"))
+    deviation, mean = number_or_none(inside(block, "std")), number_or_none(inside(block, "avg"))
     return deviation / mean if deviation and mean else 0.0

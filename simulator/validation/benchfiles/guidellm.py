@@ -21,7 +21,7 @@ from simulator.validation.benchfiles.rows import (
     measured,
     model_named,
     not_predicted,
-    number,
+    number_or_none,
 )
 
 STATS = ("mean", "p50", "p90", "p95", "p99")
@@ -47,13 +47,13 @@ def _cells(run: Mapping[str, Any], asked: object) -> Cells:
     prompts, outputs = (inside(metrics, f"{kind}_token_count", "successful") for kind in ("prompt", "output"))
     cells: Cells = {
         **model_named(next((each for each in names if each), None)),
-        "input_len": number(inside(prompts, "mean")),
-        "output_len": number(inside(outputs, "mean")),
+        "input_len": number_or_none(inside(prompts, "mean")),
+        "output_len": number_or_none(inside(outputs, "mean")),
         "dataset": "custom" if max(_spread(prompts), _spread(outputs)) > VARIED else None,
-        "num_prompts": number(inside(metrics, "request_totals", "successful")),
+        "num_prompts": number_or_none(inside(metrics, "request_totals", "successful")),
         "client": "guidellm",
     }
-    if began := number(run.get("start_time")):
+    if began := number_or_none(run.get("start_time")):
         cells["source_date"] = datetime.fromtimestamp(began, tz=UTC).date().isoformat()
     cells |= _load(inside(run, "config", "strategy") or inside(run, "args", "strategy") or {})
     return {name: value for name, value in cells.items() if value is not None}
@@ -62,26 +62,26 @@ def _cells(run: Mapping[str, Any], asked: object) -> Cells:
 def _load(strategy: Mapping[str, Any]) -> Cells:
     """Return the columns on how requests arrived: one by one, so many in flight, at a rate, or all at once."""
     kind = strategy.get("type_")
-    streams = number(strategy.get("streams")) or number(strategy.get("max_concurrency"))
+    streams = number_or_none(strategy.get("streams")) or number_or_none(strategy.get("max_concurrency"))
     if kind == "synchronous":
         return {"regime": "single", "batch": 1}
     if kind in ("concurrent", "throughput"):
         return arrivals(streams, math.inf)
     if kind in ("constant", "poisson"):
         even = {"burstiness": math.inf} if kind == "constant" else {}
-        return arrivals(None, number(strategy.get("rate"))) | even
+        return arrivals(None, number_or_none(strategy.get("rate"))) | even
     return not_predicted({}, str(kind))
 
 
 def _spread(lengths: object) -> float:
-    deviation, mean = number(inside(lengths, "std_dev")), number(inside(lengths, "mean"))
+    deviation, mean = number_or_none(inside(lengths, "std_dev")), number_or_none(inside(lengths, "mean"))
     return deviation / mean if deviation and mean else 0.0
 
 
 def _figures(run: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None]]:
     def of(name: str, stat: str, status: str = "successful") -> float | None:
         found = inside(run, "metrics", name, status)
-        return number(inside(found, "percentiles", stat) if stat != "mean" else inside(found, "mean"))
+        return number_or_none(inside(found, "percentiles", stat) if stat != "mean" else inside(found, "mean"))
 
     equal = _spread(inside(run, "metrics", "output_token_count", "successful")) <= EQUAL
     for stat in STATS:

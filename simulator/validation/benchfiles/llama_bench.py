@@ -16,7 +16,7 @@ from typing import Any
 from simulator.errors import InfercastError, ProfileError
 from simulator.models.format_names import ending, named_format
 from simulator.models.model import load_model
-from simulator.validation.benchfiles.rows import Cells, Stated, measured, model_named, not_predicted, number
+from simulator.validation.benchfiles.rows import Cells, Stated, measured, model_named, not_predicted, number_or_none
 
 TESTS = {"n_prompt": "pp", "n_gen": "tg", "n_depth": "d"}
 ALL_LAYERS = 99  # -ngl from which every model is offloaded whole
@@ -56,7 +56,7 @@ def from_markdown(text: str) -> list[dict[str, Any]]:
 
 def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
     """Yield the row of one test."""
-    prompt, output, depth = (number(test.get(name)) or 0 for name in TESTS)
+    prompt, output, depth = (number_or_none(test.get(name)) or 0 for name in TESTS)
     model = stated.model or model_named(_model_name(str(test.get("model_filename") or ""))).get("model", "")
     cells: Cells = {
         "engine": "llama.cpp",
@@ -71,13 +71,13 @@ def llama_bench(test: Mapping[str, Any], stated: Stated) -> Iterator[Cells]:
         "regime": "single",
         "client": "llama-bench",
         "context_len": depth if prompt else None,
-        "engine_settings": f"ubatch-size={int(chunk)}" if (chunk := number(test.get("n_ubatch"))) else None,
+        "engine_settings": f"ubatch-size={int(chunk)}" if (chunk := number_or_none(test.get("n_ubatch"))) else None,
     }
     metric = "throughput_total_tok_s" if prompt and output else "pp_tok_s" if prompt else "tg_tok_s"
     cells = {name: value for name, value in cells.items() if value is not None} | _devices(test)
     if why := _partial_offload(test, model):
         cells = not_predicted(cells, why)
-    yield from measured(cells, [(metric, "mean", number(test["avg_ts"]))])
+    yield from measured(cells, [(metric, "mean", number_or_none(test["avg_ts"]))])
 
 
 def _devices(test: Mapping[str, Any]) -> Cells:
@@ -124,8 +124,8 @@ def _format(kind: str) -> str:
 
 def _partial_offload(test: Mapping[str, Any], model: str) -> str:
     """Return why a test is not predicted: layers, experts or the KV cache stay on the CPU; "" where none do."""
-    layers = number(test.get("n_gpu_layers"))
-    if number(test.get("n_cpu_moe")) or str(test.get("no_kv_offload")).lower() in ("1", "true"):
+    layers = number_or_none(test.get("n_gpu_layers"))
+    if number_or_none(test.get("n_cpu_moe")) or str(test.get("no_kv_offload")).lower() in ("1", "true"):
         return "experts or the cache on the CPU"
     if layers is None or layers < 0 or layers >= ALL_LAYERS or str(test.get("backends")) in ("CPU", "BLAS"):
         return ""

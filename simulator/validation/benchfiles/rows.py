@@ -59,7 +59,7 @@ def completed(cells: Cells, stated: Stated, path: Path, tool: str) -> Cells:
     """
     whole: Cells = {"source": f"{tool}, {path.name}", **cells, **stated.cells()}
     if "regime" not in whole:
-        whole |= arrivals(number(whole.get("concurrency")), number(whole.get("request_rate")))
+        whole |= arrivals(number_or_none(whole.get("concurrency")), number_or_none(whole.get("request_rate")))
     if whole.get("source_date"):
         whole.setdefault("engine_version", "")
     whole = dict.fromkeys(NEEDED) | whole
@@ -113,10 +113,10 @@ def model_named(name: object) -> Cells:
     return {"model": model.id, **({"weight_dtype": stored} if stored else {})}
 
 
-def number(value: object) -> float | None:
+def number_or_none(value: object) -> float | None:
     """Return a number, from text too; None for anything else.
 
-    >>> number("1,146.31"), number("inf"), number(None), number(True)
+    >>> number_or_none("1,146.31"), number_or_none("inf"), number_or_none(None), number_or_none(True)
     (1146.31, inf, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -141,5 +141,5 @@ def inside(document: object, *path: str) -> Any:
 
 def ratio(total: object, parts: object) -> float | None:
     """Return total / parts; None where one is no number above 0."""
-    whole, count = number(total), number(parts)
+    whole, count = number_or_none(total), number_or_none(parts)
     return whole / count if whole and count and 0 < whole / count < math.inf else None

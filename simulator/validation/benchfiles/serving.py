@@ -20,7 +20,7 @@ from simulator.validation.benchfiles.rows import (
     measured,
     model_named,
     not_predicted,
-    number,
+    number_or_none,
     ratio,
 )
 from simulator.validation.measurements import SYNTHETIC
@@ -85,7 +85,7 @@ def sglang(document: Document, _stated: Stated) -> Iterator[Cells]:
     cells["client"] = "sglang.bench_serving"
     if document.get("dataset_name") not in (None, *SYNTHETIC):
         cells["dataset"] = document["dataset_name"]
-    replicas = number(inside(server, "dp_size")) or 1
+    replicas = number_or_none(inside(server, "dp_size")) or 1
     if replicas > 1 and inside(server, "enable_dp_attention"):
         cells["dp"] = replicas
     elif replicas > 1 and "tp" in cells:
@@ -103,7 +103,7 @@ def latency(document: Document, stated: Stated) -> Iterator[Cells]:
     seconds = {"mean": document["avg_latency"]}
     seconds |= {f"p{name}": inside(document, "percentiles", name) for name in ("50", "90", "99")}
     for stat, value in seconds.items():
-        found = number(value)
+        found = number_or_none(value)
         yield from measured(cells, [("e2e_latency_ms", stat, None if found is None else 1e3 * found)])
 
 
@@ -112,7 +112,7 @@ def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
 
     Raises ProfileError where the stated lengths differ by more than SLACK from the tokens in the file.
     """
-    requests, total = number(document["num_requests"]), number(document["total_num_tokens"])
+    requests, total = number_or_none(document["num_requests"]), number_or_none(document["total_num_tokens"])
     cells = {"engine": "vllm", "client": "vllm bench throughput", "regime": "offline", "num_prompts": requests or 0}
     each, said = ratio(total, requests), stated.input_len + stated.output_len
     if each and stated.input_len and stated.output_len and abs(said / each - 1) > SLACK:
@@ -120,7 +120,7 @@ def throughput(document: Document, stated: Stated) -> Iterator[Cells]:
         raise ProfileError(
             f"{said:,.0f} tokens per request", because, f"Give --input-len and --output-len that make {each:,.0f}"
         )
-    yield from measured(cells, [("throughput_total_tok_s", "mean", number(document.get("tokens_per_second")))])
+    yield from measured(cells, [("throughput_total_tok_s", "mean", number_or_none(document.get("tokens_per_second")))])
 
 
 SLACK = 0.05  # share by which a tokenizer or an early end of sequence changes lengths
@@ -132,10 +132,10 @@ def _run(document: Document) -> Cells:
     cells = _present(
         input_len=ratio(document.get("total_input_tokens"), requests),
         output_len=ratio(document.get("total_output_tokens"), requests),
-        concurrency=number(document.get("max_concurrency")),
-        request_rate=number(document.get("request_rate")),
-        num_prompts=number(requests),
-        burstiness=number(document.get("burstiness")),
+        concurrency=number_or_none(document.get("max_concurrency")),
+        request_rate=number_or_none(document.get("request_rate")),
+        num_prompts=number_or_none(requests),
+        burstiness=number_or_none(document.get("burstiness")),
     )
     varied = any(_varies(document.get(name)) for name in ("input_lens", "output_lens"))
     return cells | ({"dataset": "custom"} if varied else {})
@@ -161,8 +161,8 @@ def _figures(document: Document) -> Iterator[tuple[str, str, float | None]]:
     for name, metric in LATENCIES.items():
         for key, stat in STATS.items():
             pooled = POOLED if metric == "itl_ms" else ""
-            yield metric, stat + pooled, number(document.get(f"{key}_{name}_ms"))
-    yield "throughput_out_tok_s", "mean", number(document.get("output_throughput"))
-    parts = [number(document.get(f"{name}_throughput")) for name in ("input", "output")]
+            yield metric, stat + pooled, number_or_none(document.get(f"{key}_{name}_ms"))
+    yield "throughput_out_tok_s", "mean", number_or_none(document.get("output_throughput"))
+    parts = [number_or_none(document.get(f"{name}_throughput")) for name in ("input", "output")]
     whole = document.get("total_token_throughput") or document.get("total_throughput")  # vLLM's name, SGLang's
-    yield "throughput_total_tok_s", "mean", number(whole or (sum(filter(None, parts)) if all(parts) else None))
+    yield "throughput_total_tok_s", "mean", number_or_none(whole or (sum(filter(None, parts)) if all(parts) else None))

@@ -8,20 +8,20 @@ from pathlib import Path
 from simulator.cli.answers.compare_details import CostDetails
 from simulator.cli.answers.compare_screen import QUALITY, Compared, verdict
 from simulator.cli.answers.compare_sensitivity import SensitivityTables
-from simulator.cli.answers.load_curve import load_curve
 from simulator.cli.answers.offer_columns import energy_guesses
 from simulator.cli.answers.router_savings import router_savings
 from simulator.cli.answers.technique_notes import technique_notes
-from simulator.cli.numbers import count, number, percent
+from simulator.cli.numbers import count, percent
 from simulator.cli.output import Column, Row, View
-from simulator.cli.pages.blocks import evidence_section, listed, repeat_section, table_of, write
+from simulator.cli.pages.blocks import bullets, evidence_section, repeat_section, table_of, write
 from simulator.cli.pages.sections import (
-    Ran,
-    Rented,
+    RentedOffers,
+    SimulatedRun,
     curve_view,
-    drawn,
+    load_curve,
     load_section,
     memory_section,
+    picture_of,
     prices_section,
     request_section,
     step_section,
@@ -37,8 +37,7 @@ from simulator.plots.cost_plots import plot_costs
 from simulator.plots.panels import frontier_panel
 from simulator.plots.sweep_plots import Sweep
 from simulator.plots.tornado import plot_tornado
-
-three = number(3)
+from simulator.units import significant
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,9 @@ class Decision:
         return load_curve(self.best.found.scenario, self.best.answer.capacity.rate_per_s, self.details.level)
 
     @cached_property
-    def ran(self) -> Ran:
+    def ran(self) -> SimulatedRun:
         """The simulation of the cheapest answer at its share of the asked rate."""
-        return Ran(self.best.found.scenario, self.best.found.report, self.details.rows[0])
+        return SimulatedRun(self.best.found.scenario, self.best.found.report, self.details.rows[0])
 
     def save(self, path: Path) -> None:
         """Write the page. Raises InfercastError where its file cannot be written."""
@@ -93,7 +92,7 @@ class Decision:
         asked = f"{found.scenario.workload.at_rate(load.rate_per_s).describe()}. Asked: {load.slo}."
         best = self.best.label
         curve = f"Latency against load, one replica of {best}"
-        prices = [Rented.of(each.answer) for each in self.compared], self.details.priced.terms().on
+        prices = [RentedOffers.of(each.answer) for each in self.compared], self.details.priced.terms().on
         makes: list[Callable[[], PageSection]] = [  # some simulate for seconds
             self._answer,
             self._alternatives,
@@ -121,7 +120,7 @@ class Decision:
         """Return the key figures of the cheapest answer, what limits it, and how to start it."""
         best, figures = self.best, KeyFigures(self._key_figures())
         why = [f"Limit of {best.label}: {best.limiter.sentence}.", *best.knife_edge, *router_savings(best.answer)]
-        return PageSection("summary", "In figures", [figures, *listed(*why), self._launch()])
+        return PageSection("summary", "In figures", [figures, *bullets(*why), self._launch()])
 
     def _launch(self) -> Block:
         found = self.best.found
@@ -138,16 +137,18 @@ class Decision:
         low, high = row["replicas_low"], row["replicas_high"]
         usd, per_million = row["usd_per_month"], row["usd_per_million_output_tokens"]
         bounds = {name: f"at most {bound * 1e3:,g} ms asked" for name, bound in slo.bounds_s.items()}
-        cost = [KeyFigure("Price a month", f"${usd:,.0f}", f"${three(row['usd_per_hour'])} an hour")] if usd else []
+        cost = (
+            [KeyFigure("Price a month", f"${usd:,.0f}", f"${significant(row['usd_per_hour'])} an hour")] if usd else []
+        )
         if per_million:
             ends = _ends(row, "usd_per_million_output_tokens")
-            cost.append(KeyFigure("Per million output tokens", f"${three(per_million)}", _in_cases(*ends)))
-        most = f"of {three(row['capacity_per_s'])} requests/s a replica"
+            cost.append(KeyFigure("Per million output tokens", f"${significant(per_million)}", _in_cases(*ends)))
+        most = f"of {significant(row['capacity_per_s'])} requests/s a replica"
         return [
             *cost,
             KeyFigure("Replicas", str(found.replicas), _in_cases(str(low or "-"), str(high or "no number"))),
-            KeyFigure("TTFT, p95", f"{three(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
-            KeyFigure("TPOT, p95", f"{three(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
+            KeyFigure("TTFT, p95", f"{significant(row['p95_ttft_ms'])} ms", bounds.get("ttft", "no bound asked")),
+            KeyFigure("TPOT, p95", f"{significant(row['p95_tpot_ms'])} ms", bounds.get("tpot", "no bound asked")),
             KeyFigure("Load", percent(row["load_of_capacity"]), most),
         ]
 
@@ -159,11 +160,11 @@ class Decision:
             said = "What each costs, and what one replica serves within the SLO, with held-out intervals"
             costly = plot_costs(costs, self.details.rows, self.labels)
             costly.suptitle("")  # the page says it
-            blocks.append(drawn(costly, "costs", said, wide=True))
+            blocks.append(picture_of(costly, "costs", said, wide=True))
         if priced and several and all(row["p95_tpot_ms"] > 0 for row in self.rows):  # one output token has no TPOT
             said = "Price against speed; the line joins those that no other beats in both"
-            blocks.append(drawn(frontier_panel(self.labels, self.rows), "frontier", said, wide=True))
-        return PageSection("options", "The options" if several else "The cost", [*blocks, *listed(*self.excluded)])
+            blocks.append(picture_of(frontier_panel(self.labels, self.rows), "frontier", said, wide=True))
+        return PageSection("options", "The options" if several else "The cost", [*blocks, *bullets(*self.excluded)])
 
     def _risk(self) -> PageSection:
         """Return the replicas and dollars of each answer in five equally likely cases, and what moves the best."""
@@ -174,8 +175,8 @@ class Decision:
         if usd is None:  # what moves an answer is told in dollars
             return PageSection("risk", "How sure it is", cases)
         said = f"What {best.label} costs at both ends of what may be other than asked or predicted"
-        tornado = drawn(plot_tornado(moved.knobs, usd, ""), "tornado", said, wide=True)
-        moving = [tornado, table_of(moved.view()), *listed(*moved.notes())]
+        tornado = picture_of(plot_tornado(moved.knobs, usd, ""), "tornado", said, wide=True)
+        moving = [tornado, table_of(moved.view()), *bullets(*moved.notes())]
         return PageSection("risk", "How sure it is, and what moves it", [*cases, *moving])
 
     def _hosted(self) -> PageSection:
@@ -183,13 +184,13 @@ class Decision:
         if not self.details.priced.vs_api:
             return PageSection("hosted", "", [])
         api = self.details.hosted
-        return PageSection("hosted", "Against hosted APIs", [*map(table_of, api.views), *listed(*api.notes)])
+        return PageSection("hosted", "Against hosted APIs", [*map(table_of, api.views), *bullets(*api.notes)])
 
 
 def _ends(row: Row, key: str) -> tuple[str, str]:
     """Return both ends of an interval in words."""
     low, high = row[f"{key}_low"], row[f"{key}_high"]
-    return "-" if low is None else three(low), "no end" if high is None else three(high)
+    return "-" if low is None else significant(low), "no end" if high is None else significant(high)
 
 
 def _cases(low: str, high: str) -> str:
@@ -209,14 +210,14 @@ def _answers_view(rows: Sequence[Row]) -> View:
         Column("deployment", "deployment", left=True),
         *([Column("model", "model", left=True)] if several else []),
         Column("replicas", "replicas", count),
-        Column("usd_per_hour", "$/h", three),
+        Column("usd_per_hour", "$/h", significant),
         Column("usd_per_month", "$/month", count),
-        Column("usd_per_million_output_tokens", "$/M output tokens", three),
+        Column("usd_per_million_output_tokens", "$/M output tokens", significant),
         Column("interval", "over the cases"),
-        Column("p95_ttft_ms", "TTFT p95 ms", three),
-        Column("p95_tpot_ms", "TPOT p95 ms", three),
+        Column("p95_ttft_ms", "TTFT p95 ms", significant),
+        Column("p95_tpot_ms", "TPOT p95 ms", significant),
         Column("load_of_capacity", "load", percent),
-        Column("capacity_per_s", "max req/s of a replica", three),
+        Column("capacity_per_s", "max req/s of a replica", significant),
         Column("limiter", "limited there by", left=True),
     ]
     return View("Answers, the cheapest first", columns, shown)
@@ -234,6 +235,6 @@ def _cases_view(compared: Sequence[Compared]) -> View:
         Column("deployment", "deployment", left=True),
         *(Column(key, f"p{100 * case:.0f} steps", count) for key, case in zip(keys, CASES, strict=True)),
         *([Column("cache", "smaller cache", count)] if barely else []),
-        Column("usd", "$/h in the worst", three),
+        Column("usd", "$/h in the worst", significant),
     ]
     return View("Replicas by case: a dash where no number keeps the SLO", columns, rows)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from simulator.calibration.terms import uncalibrated
+from simulator.calibration.calibrated_constants import uncalibrated
 from simulator.engines.engine import Engine, engine_of, load_engine, usual_engine
 from simulator.errors import InfercastError, NotModelledError
 from simulator.hardware.hardware import Hardware

@@ -8,15 +8,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator import Scenario, Settings, Workload, deploy, load_hardware, load_model, load_workload, parse_slo
-from simulator.cost.bounds import bounds, least_share, lines_below
 from simulator.cost.light_bounds import Demand, LightBounds, light_replicas
+from simulator.cost.lower_bounds import least_share, lines_below, lower_bounds
 from simulator.deployment.speculation import Speculation
 from simulator.errors import InfercastError
 from simulator.reports.slo import Slo
-from simulator.roofline.step_floor import least_of
 from simulator.workloads.arrivals import ClosedLoop, OpenLoop
 from simulator.workloads.lengths import Fixed, Independent, LogNormal, Uniform
 from tests.support.replicas import CASES, replica
+from tests.support.step_blocks import least_of
 
 ROUNDING = 1 + 1e-9
 LENGTHS = st.builds(
@@ -35,7 +35,7 @@ LENGTHS = st.builds(
 @example(lengths=Independent(Fixed(81), Fixed(2)), load=3.0, seed=0)
 def test_no_simulation_is_below_its_bounds(case, lengths, load, seed):
     scenario = Scenario(replica(case, max_model_len=8192), Workload(OpenLoop(1.0), lengths, 60, seed), whole_run=True)
-    found = bounds(scenario)
+    found = lower_bounds(scenario)
     report = scenario.report(scenario.workload.at_rate(load * found.most_per_s))
     assert found.busy_s <= report.run.busy_s * ROUNDING
     tpot_s = np.nan_to_num(report.latencies_s["tpot"])
@@ -60,7 +60,7 @@ def test_a_request_alone_takes_hardly_more_than_its_bounds(model, prompt_tokens,
     """Attention over 60,000 tokens is most of a prompt; of gemma's layers, five of six have a window."""
     load = Workload(ClosedLoop(1), Independent(Fixed(prompt_tokens), Fixed(200)), 3)
     scenario = Scenario(deploy(model, "h100-sxm", settings=Settings(max_num_batched_tokens=chunk_tokens)), load)
-    report, found = scenario.report(load), bounds(scenario)
+    report, found = scenario.report(load), lower_bounds(scenario)
     for name, least_s in found.latencies_s.items():
         assert 1 <= report.latencies_s[name].mean() / least_s.mean() < 1.1, name
 
@@ -73,7 +73,7 @@ def test_a_static_batch_beyond_the_step_table_is_not_below_its_bounds(device, mo
     scenario = Scenario(deploy("llama-3.2-1b", device, "static-1", settings=given), batch)
     run = scenario.simulated().run
     assert len(run.steps) == 1
-    assert bounds(scenario).busy_s <= run.busy_s * ROUNDING
+    assert lower_bounds(scenario).busy_s <= run.busy_s * ROUNDING
 
 
 def test_what_attention_reads_by_hand():
@@ -83,7 +83,7 @@ def test_what_attention_reads_by_hand():
     1024.
     """
     load = Workload(OpenLoop(1.0), Independent(Fixed(3000), Fixed(200)), 2)
-    found = bounds(Scenario(deploy("gemma-3-12b", "h100-sxm"), load))
+    found = lower_bounds(Scenario(deploy("gemma-3-12b", "h100-sxm"), load))
     prompt_s, decodes_s = found._attention_s
     slopes = found._floor.slopes
     assert prompt_s == pytest.approx(slopes[2:] @ [3000, 4_501_500, 2_548_224], rel=1e-9)
@@ -92,7 +92,7 @@ def test_what_attention_reads_by_hand():
 
 def test_a_tpot_hardly_longer_than_that_of_a_request_alone_allows_hardly_any_load():
     load = Workload(OpenLoop(1.0), Independent(Fixed(512), Fixed(200)), 100)
-    found = bounds(Scenario(deploy("llama-3.1-8b", "l40s"), load))
+    found = lower_bounds(Scenario(deploy("llama-3.1-8b", "l40s"), load))
     alone_s = float(found.latencies_s["tpot"].max())
     assert found.most_within(Slo({"tpot": 1.05 * alone_s})) < 0.05 * found.most_per_s
     assert found.most_within(Slo({"tpot": 4 * alone_s})) == pytest.approx(found.most_per_s)
@@ -104,23 +104,23 @@ def test_rejected_requests_take_no_step():
     scenario = Scenario(replica(CASES[0], max_model_len=2000), Workload(OpenLoop(1.0), lengths, 200), whole_run=True)
     report = scenario.report(scenario.workload)
     assert 60 < len(report.run.rejected) < 140
-    assert bounds(scenario)._served.sum() == len(report.run.requests)
+    assert lower_bounds(scenario)._served.sum() == len(report.run.requests)
 
 
 def test_requests_that_somebody_has_run_are_served_in_the_bounds_too():
     """5,000 tokens in a model of 4,096."""
     workload = Workload(OpenLoop(1.0), Independent(Fixed(5_000), Fixed(10)), 5)
     beyond = Scenario(deploy("llama-2-7b", "h100-sxm"), workload, assume_fits=True)
-    assert bounds(beyond).busy_s > 0
+    assert lower_bounds(beyond).busy_s > 0
     with pytest.raises(InfercastError, match="more than 4,096 tokens"):
-        bounds(replace(beyond, assume_fits=False)).busy_s  # noqa: B018
+        lower_bounds(replace(beyond, assume_fits=False)).busy_s  # noqa: B018
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
 def test_the_data_sheet_is_below_the_steps(case):
     deployment, lengths = replica(case, max_model_len=8192), Independent(Fixed(700), Fixed(60))
     scenario = Scenario(deployment, Workload(OpenLoop(1.0), lengths, 60), parse_slo("ttft:1s"))
-    exact, asked = bounds(scenario), Demand(scenario.workload.requests(), scenario.slo)
+    exact, asked = lower_bounds(scenario), Demand(scenario.workload.requests(), scenario.slo)
     layout, hardware = deployment.layout, load_hardware(case[1])
     light = LightBounds(load_model(case[0]), (layout.weight_dtype, layout.cache_dtype), asked)
     assert light.device_s(hardware) * exact.most_per_s <= deployment.devices * ROUNDING
@@ -134,7 +134,7 @@ def test_drafts_may_all_be_accepted():
     scenario = Scenario(
         replica(CASES[0], speculation=drafts), Workload(OpenLoop(2.0), Independent(Fixed(300), Fixed(101)), 200)
     )
-    found, report = bounds(scenario), scenario.report(scenario.workload)
+    found, report = lower_bounds(scenario), scenario.report(scenario.workload)
     assert found.busy_s <= report.run.busy_s * ROUNDING
     assert (found.latencies_s["tpot"][report.skipped :] <= report.latencies_s["tpot"] * ROUNDING).all()
 
@@ -164,7 +164,7 @@ def test_what_cannot_keep_the_slo_alone_is_known_without_a_simulation():
     chat = load_workload("chat")
     load = Workload(chat.arrivals(1.0), chat.lengths, 500)
     slow = Scenario(deploy("llama-3.1-8b", "l4"), load, parse_slo("ttft:5s,tpot:40ms"))
-    assert bounds(slow).misses(slow.slo) == "tpot"
+    assert lower_bounds(slow).misses(slow.slo) == "tpot"
     assert not slow.report(load.at_rate(1e-4)).meets_slo
     asked = Demand(load.requests(), slow.slo)
     light = LightBounds(load_model("llama-3.1-8b"), ("bf16", "bf16"), asked)
@@ -177,9 +177,9 @@ def test_too_many_rejected_requests_are_known_without_a_simulation():
     lengths = Independent(Uniform(1, 2_200), Fixed(8))
     scenario = Scenario(deploy("opt-125m", "l4"), Workload(OpenLoop(1.0), lengths, 2_000), parse_slo("ttft:9s"))
     report = scenario.simulated()
-    assert report.rejected_share == pytest.approx(1 - bounds(scenario)._served.mean())
-    assert bounds(scenario).misses(scenario.slo) == "rejected"
-    assert bounds(scenario).misses(replace(scenario.slo, share=0.9)) == ""
+    assert report.rejected_share == pytest.approx(1 - lower_bounds(scenario)._served.mean())
+    assert lower_bounds(scenario).misses(scenario.slo) == "rejected"
+    assert lower_bounds(scenario).misses(replace(scenario.slo, share=0.9)) == ""
     assert not report.meets_slo
 
 
@@ -191,4 +191,4 @@ def test_the_data_sheet_bounds_replicas():
 def test_what_does_not_fit_is_refused_as_in_a_simulation():
     load = Workload(OpenLoop(1.0), Independent(Fixed(100), Fixed(10)), 20)
     with pytest.raises(InfercastError, match="leave no cache"):
-        _ = bounds(Scenario(deploy("llama-3.1-70b", "l40s"), load)).busy_s
+        _ = lower_bounds(Scenario(deploy("llama-3.1-70b", "l40s"), load)).busy_s

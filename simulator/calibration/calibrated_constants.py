@@ -18,7 +18,7 @@ LAUNCH = 0.5  # guess: the same of what host and device share, launches and coll
 
 
 @dataclass(frozen=True)
-class Term:
+class Constant:
     """One constant: a field of `FittedMultipliers` (a share of what the device reaches, or launches) or `Overheads`.
 
     `what`: it in plain words. `host`: prior standard deviation of the logarithm of a time of the host; 0 is a share,
@@ -51,7 +51,7 @@ class Term:
     def moved(self, value: float, by: float) -> float:
         """Return a value with the logarithm of value + floor moved by `by`, at least 0.
 
-        >>> time = Term("step_s", "overheads", "", host=1.0, floor=1e-3)
+        >>> time = Constant("step_s", "overheads", "", host=1.0, floor=1e-3)
         >>> round(time.moved(0.0, math.log(3.0)), 6), time.moved(1e-3, -9.0)
         (0.002, 0.0)
         """
@@ -62,35 +62,35 @@ class Term:
         return math.log(self.floor / (value + self.floor)) if self.floor else -math.inf
 
 
-TERMS = (
-    Term("compute", "fitted", "speed of GEMMs"),
-    Term("quantized", "fitted", "of fp8 and fp4 GEMMs, further"),
-    Term("unpacked", "fitted", "of GEMMs with packed weights, further"),
-    Term("experts", "fitted", "of experts' GEMMs, further"),
-    Term("block_experts", "fitted", "of block-scaled experts' GEMMs, further"),
-    Term("memory", "fitted", "speed of reading weights", width=NARROW),
-    Term("packed", "fitted", "of reading packed weights, further"),
-    Term("cache", "fitted", "speed of reading the KV cache", width=NARROW),
-    Term("attention", "fitted", "speed of prompts' attention"),
-    Term("link", "fitted", "latency of collectives", host=LAUNCH, floor=0.01),
-    Term("launch", "fitted", "time to launch a kernel", host=LAUNCH, floor=0.02),
-    Term("layer_launches", "fitted", "host time per layer and step", host=LAUNCH, floor=0.1),
-    Term("prompt_launch_s", "fitted", "host time per kernel of prompts", host=HOST, floor=1e-6),
-    Term("experts_launch_s", "fitted", "host time per layer of experts of prompts", host=HOST, floor=10e-6),
-    Term("kernel_s", "overheads", "host time per kernel", host=HOST, floor=1e-6),
-    Term("step_s", "overheads", "host time per step", host=HOST, floor=100e-6),
-    Term("sequence_s", "overheads", "host time per sequence and step", host=HOST, floor=1e-6),
-    Term("request_s", "overheads", "time per request outside steps", host=HOST, floor=1e-3),
-    Term("prompt_token_s", "overheads", "time per prompt token outside steps", host=HOST, floor=0.5e-6),
+CONSTANTS = (
+    Constant("compute", "fitted", "speed of GEMMs"),
+    Constant("quantized", "fitted", "of fp8 and fp4 GEMMs, further"),
+    Constant("unpacked", "fitted", "of GEMMs with packed weights, further"),
+    Constant("experts", "fitted", "of experts' GEMMs, further"),
+    Constant("block_experts", "fitted", "of block-scaled experts' GEMMs, further"),
+    Constant("memory", "fitted", "speed of reading weights", width=NARROW),
+    Constant("packed", "fitted", "of reading packed weights, further"),
+    Constant("cache", "fitted", "speed of reading the KV cache", width=NARROW),
+    Constant("attention", "fitted", "speed of prompts' attention"),
+    Constant("link", "fitted", "latency of collectives", host=LAUNCH, floor=0.01),
+    Constant("launch", "fitted", "time to launch a kernel", host=LAUNCH, floor=0.02),
+    Constant("layer_launches", "fitted", "host time per layer and step", host=LAUNCH, floor=0.1),
+    Constant("prompt_launch_s", "fitted", "host time per kernel of prompts", host=HOST, floor=1e-6),
+    Constant("experts_launch_s", "fitted", "host time per layer of experts of prompts", host=HOST, floor=10e-6),
+    Constant("kernel_s", "overheads", "host time per kernel", host=HOST, floor=1e-6),
+    Constant("step_s", "overheads", "host time per step", host=HOST, floor=100e-6),
+    Constant("sequence_s", "overheads", "host time per sequence and step", host=HOST, floor=1e-6),
+    Constant("request_s", "overheads", "time per request outside steps", host=HOST, floor=1e-3),
+    Constant("prompt_token_s", "overheads", "time per prompt token outside steps", host=HOST, floor=0.5e-6),
 )
 
 
 def adjusted(engine: Engine, hardware: Hardware, values: Mapping[str, float], source: Source) -> Engine:
-    """Return an engine with constants of its own on a device; `values` by name of TERMS, the others stay."""
+    """Return an engine with constants of its own on a device; `values` by name of CONSTANTS, the others stay."""
     of: dict[str, dict[str, Figure]] = {"fitted": {}, "overheads": {}}
-    for term in TERMS:
-        if term.name in values:
-            of[term.part][term.name] = Figure(values[term.name], source)
+    for constant in CONSTANTS:
+        if constant.name in values:
+            of[constant.part][constant.name] = Figure(values[constant.name], source)
     host = engine.overheads_on(hardware).model_copy(update=of["overheads"])
     rule = engine.kernels_on(hardware).of_engine.with_fitted(**of["fitted"])
     rule = rule.model_copy(update={"families": (), "devices": (hardware.id,), "overheads": host})

@@ -41,8 +41,7 @@ class Lines(NamedTuple):
     def least_s(self, steps: npt.ArrayLike, tokens: npt.ArrayLike) -> Floats:
         """Return the least seconds of steps with so many tokens together, of the shape of both.
 
-        >>> from simulator.roofline.step_floor import least_of
-        >>> lines_below(least_of(np.array([2.0, 3.0, 4.0, 7.0]))).least_s([1, 2], [3, 4])
+        >>> lines_below(Least(np.array([2.0, 3.0, 4.0, 7.0]), np.arange(4.0))).least_s([1, 2], [3, 4])
         array([5., 8.])
         """
         steps, tokens = np.asarray(steps, np.float64)[..., None], np.asarray(tokens, np.float64)[..., None]
@@ -77,7 +76,7 @@ REJECTED = "rejected"
 
 
 @dataclass(frozen=True)
-class Bounds:
+class LowerBounds:
     """Least times of a workload's requests on one replica, in any simulation with its step table, at any rate.
 
     **Proof.** A step of T new tokens and n logits takes token_s[T] + logit_s[n] + slopes . (what attention reads), or
@@ -314,12 +313,12 @@ def least_share(late: Bools) -> float:
     return float(left[: len(late) // 2 + 1].min())
 
 
-def bounds(scenario: Scenario) -> Bounds:
+def lower_bounds(scenario: Scenario) -> LowerBounds:
     """Return the bounds of a scenario's workload on one replica.
 
     Raises DoesNotFitError and WorkloadError as a simulation does.
     """
-    return Bounds(scenario, _drawn(engine_workload(scenario.workload, scenario.deployment)))
+    return LowerBounds(scenario, _drawn(engine_workload(scenario.workload, scenario.deployment)))
 
 
 def _drawn(workload: Workload) -> Requests:
