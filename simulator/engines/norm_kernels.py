@@ -24,5 +24,7 @@ class NormKernels(Strict):
         return op.norms * float(kernels[op.normed]) if op.normed else 0.0
 
     def calls(self, op: Op) -> int:
-        """Return how many calls of the host launch the norms of an op."""
+        """Return how many calls of the host launch the norms of an op: none where they are part of other kernels."""
+        if not self.of(op):
+            return 0
         return min(op.norms, 1) if op.normed == "heads" and self.heads_by_one_call else op.norms

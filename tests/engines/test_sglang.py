@@ -173,7 +173,7 @@ def test_norms_beside_those_of_any_layer_are_kernels_of_their_own(model: str, de
         ("h200-sxm", "sglang-0.5.10", 62 * (2 * 10 + 2 * 5)),
         ("h200-sxm", "sglang-0.5.15", 62 * (2 + 2 * 5)),
         ("mi300x", "sglang-0.5.15", 62 * (2 * 20 + 2 * 10)),
-        ("h200-sxm", "vllm", 0),
+        ("h200-sxm", "vllm", 62),  # queries and keys at once (Inductor)
     ],
 )
 def test_norms_of_gemma_3_run_in_pytorch(device: str, engine: str, kernels: int):
@@ -182,7 +182,7 @@ def test_norms_of_gemma_3_run_in_pytorch(device: str, engine: str, kernels: int)
 
 
 def test_other_engines_fuse_norms_or_are_not_known_to_launch_them():
-    assert norms_us("gemma-4-31b", "h200-sxm", "vllm") == 0
+    assert norms_us("gemma-4-31b", "h200-sxm", "transformers") == 0
 
 
 def test_the_host_launches_each_norm_of_a_prompt():

@@ -14,9 +14,10 @@ from simulator.roofline.graphs import NO_LAUNCHES
 from simulator.roofline.roofline import Rates
 
 ENGINES = ("tensorrt-llm-1.0", "tensorrt-llm-1.2", "tensorrt-pytorch-1")
+IN_ONE_KERNEL = (*ENGINES, "vllm-0.8", "vllm-0.33")  # vLLM's by Inductor: pull request 26682
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", IN_ONE_KERNEL)
 @pytest.mark.parametrize(
     ("model", "norms"),
     [("llama-3.1-8b", 0), ("qwen3-8b", 36), ("deepseek-v3", 61)],  # queries and keys, or latent vectors, at once
@@ -33,7 +34,7 @@ def test_norms_of_heads_are_one_kernel_of_a_layer(engine: str, model: str, norms
     assert more - less == pytest.approx(norms * start_s, abs=1e-9)
 
 
-@pytest.mark.parametrize(("engine", "calls"), [("tensorrt-llm-1.2", 36), ("sglang-0.5", 72)])
+@pytest.mark.parametrize(("engine", "calls"), [("tensorrt-llm-1.2", 36), ("vllm-0.33", 36), ("sglang-0.5", 72)])
 def test_the_host_launches_them_by_one_call(engine: str, calls: int):
     found = deploy("qwen3-8b", "h100-sxm", engine)
     without = found.kernels.with_rules(norm_kernels=None)

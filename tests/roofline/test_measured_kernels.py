@@ -98,3 +98,25 @@ def test_a_batch_touches_as_many_experts_as_a_draw_of_a_popularity(timed):
     touched = [float(experts_of(row)[0].experts.touched(float(row["tokens"]))) for row in rows]
     drawn = [float(row["touched"]) for row in rows]
     assert np.mean(np.abs(np.log(np.array(touched) / drawn))) < 0.05
+
+
+# us of vLLM's experts alone on an RTX PRO 6000 Server, by (experts, tokens). Triton's kernel in 16 bits with the router
+# (vLLM 0.28, Qwen3-30B-A3B's width, all of so many experts touched: casys-kaist/LLMServingSim, MIT, profiler/perf/
+# RTXPRO6000, moe.csv) and Marlin's in mxfp4 (three of 128 experts for each of 72 tokens, those of a row touched:
+# flashinfer-ai/flashinfer pull request 4290). No figure was fitted to them.
+TRITON_16_BITS = {(32, 64): 239.1, (64, 64): 435.8, (64, 128): 448.0, (128, 128): 841.5, (128, 256): 863.9}
+MARLIN_MXFP4 = {(128, 72): 1012.7, (64, 72): 651.2, (32, 72): 368.5, (16, 72): 231.4, (8, 72): 159.7}
+
+
+@pytest.mark.parametrize(
+    ("timed_us", "chosen", "width", "hidden", "stored", "router", "off"),
+    [(TRITON_16_BITS, 8, 768, 2048, "bf16", True, 0.05), (MARLIN_MXFP4, 3, 2048, 4096, "mxfp4", False, 0.13)],
+)
+def test_experts_on_a_pcie_card_take_what_they_took(timed_us, chosen, width, hidden, stored, router, off):
+    rates = Rates(load_engine("vllm-0.14").kernels_on(load_hardware("rtx-pro-6000-server")))
+    for (experts, tokens), us in timed_us.items():
+        layer = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width)
+        ops = [op for op in layer.ops(hidden, Layout(weight_dtype=stored)) if router or op.name != "router"]
+        even = [replace(op, experts=op.experts._replace(uneven=False)) if op.experts else op for op in ops]
+        found = sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(tokens))).seconds) for op in even)
+        assert abs(np.log(1e6 * found / us)) < off, (experts, tokens)
