@@ -16,7 +16,7 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Op
+from simulator.models.operations import Counts, Experts, Op
 from simulator.roofline.roofline import Rates
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernels-h100.csv"
@@ -120,3 +120,13 @@ def test_experts_on_a_pcie_card_take_what_they_took(timed_us, chosen, width, hid
         even = [replace(op, experts=op.experts._replace(uneven=False)) if op.experts else op for op in ops]
         found = sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(tokens))).seconds) for op in even)
         assert abs(np.log(1e6 * found / us)) < off, (experts, tokens)
+
+
+@pytest.mark.parametrize(("rows", "us"), [(512, 104.0), (1024, 206.3)])
+def test_marlin_multiplies_on_a_geforce_card_as_16_bits_do(rows: int, us: float):
+    """Dense Marlin, 2,048 x 8,192, on an RTX 4090: vLLM pull request 24722; one expert that all choose is as dense."""
+    kernels = load_engine("vllm-0.14").kernels_on(load_hardware("rtx-4090")).with_fitted(compute=1.0)
+    dense = linear("", (2048, 8192), Layout(weight_dtype="int4"))
+    one = replace(dense, experts=Experts(1, 1), expert_bytes=dense.weight_bytes, weight_bytes=0.0, launches=1)
+    cost = Rates(kernels).cost(one, Counts(steps=1.0, tokens=float(rows)))
+    assert float(cost.seconds - cost.overhead_s) == pytest.approx(1e-6 * us, rel=0.09)
