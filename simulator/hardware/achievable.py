@@ -104,6 +104,10 @@ class Achievable(Strict):
 
     @property
     def best_memory_fraction(self) -> Fraction:
-        """Highest share of the bandwidth at which numbers are read that are used once: GEMMs of any type, a copy."""
-        found = [each.memory_fraction for each in self.gemm.values()]
+        """Highest share of the bandwidth at which numbers are read that are used once: GEMMs of any type, a copy.
+
+        Weights are read in 16 bits and less: what is said of wider types counts where nothing else is known.
+        """
+        narrow = [each.memory_fraction for peak, each in self.gemm.items() if peak not in ("fp32", "tf32")]
+        found = narrow or [each.memory_fraction for each in self.gemm.values()]
         return max([*found, self.copy_memory_fraction] if self.copy_memory_fraction else found)

@@ -22,7 +22,7 @@ STEPS = Counts(*np.array([[*row, *[0.0] * (8 - len(row))] for row in (*DECODES, 
 NOT_OF_STEPS = ("memory_reported_bytes", "memory_marketed_bytes", "devices_per_node")
 # What is listed though no step here shows it: the second best rate of reading is as high; tiles fill no last wave;
 # a table of collectives has sizes of other groups, and nodes; attention that writes scores computes at another rate
-KEPT = ("achievable.gemm.fp16", "achievable.gemm.fp32", "multiprocessors", "achievable.all_reduce")
+KEPT = ("achievable.gemm.fp16", "achievable.gemm.fp8", "multiprocessors", "achievable.all_reduce")
 KEPT += ("achievable.ring_all_reduce", "achievable.prefill_attention", "link")
 
 CASES = {
