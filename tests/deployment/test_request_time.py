@@ -76,7 +76,7 @@ def test_clients_of_a_slow_front_end_see_what_the_event_loop_shows(size, output_
 
 @pytest.mark.parametrize(("hardware", "slowness"), [("h100-sxm", 1.0), ("gh200-96", 2.46)])
 def test_the_host_launches_prompts_kernel_by_kernel_and_works_on_each_layer_of_experts(hardware, slowness):
-    """Qwen3-30B-A3B: 48 layers of 14 kernels (7 experts' and the router, one norm of heads), two at the model's ends."""
+    """Qwen3-30B-A3B: 48 layers of 14 kernels (7 experts' and router, a norm of heads), two at the ends."""
     one = deployment("qwen3-30b-a3b", hardware)
     fitted, launches = one.kernels.fitted, 48 * 14 + 2
     kernel_s, layer_s = float(fitted.prompt_launch_s or 0.0), float(fitted.experts_launch_s or 0.0)
