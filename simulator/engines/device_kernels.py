@@ -332,15 +332,4 @@ class DeviceKernels:
                 beside_s = float(kernels.beside_s or 0.0) * (op.shared_inputs != NOTHING)
                 if kernels.start_s is not None:
                     own_s = least_s = kernels.start_s
-        late_s = self._late_s(least_s if plain else own_s) * (launches - 1) if op.experts is not None else 0.0
-        return float(self.fitted.launch) * (own_s * (launches - plain) + plain * least_s + late_s) + beside_s
-
-    def _late_s(self, start_s: float) -> float:
-        """Return by how much an elementwise kernel starts later than a GEMM; 0 where it does not.
-
-        Kernels of experts that are no GEMMs start no sooner: that of a GEMM is what a fit to its times leaves beside
-        them, which is nothing on an L40S.
-        """
-        if self.rules.start_s is not None:
-            return 0.0
-        return max(0.0, float(self.hardware.achievable.elementwise_launch_s or 0.0) - start_s)
+        return float(self.fitted.launch) * (own_s * (launches - plain) + plain * least_s) + beside_s

@@ -8,7 +8,6 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.operations import Op
-from tests.support.kernels import figure
 
 RELEASES = ("vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33")
 
@@ -45,22 +44,3 @@ def test_unpacking_binds_marlin_less_on_geforce_cards(engine: str):
 
 
 CARDS = {"rtx-3090": 1.0, "rtx-4090": 1.0, "rtx-5090": 1.0, "l40s": 0.6, "rtx-pro-6000": 0.6, "a6000": 0.6}
-
-
-def test_kernels_beside_gemms_of_experts_start_no_sooner_than_elementwise_ones():
-    """Where a fit leaves a GEMM no start of its own (L40S); an H100's starts are longer than an elementwise one's."""
-    for device, floor in (("l40s", True), ("h100-sxm", False)):
-        rates = kernels("vllm-0.14", device)
-        up, down = gemms("bf16")
-        start_s = float(rates.hardware.achievable.gemm["bf16"].launch_s)
-        each_s = float(rates.hardware.achievable.elementwise_launch_s)
-        assert (start_s < each_s) is floor
-        expected = [start_s + (n - 1) * max(start_s, each_s) for n in (5, 1)]
-        found = [rates.start_s("bf16", op) / float(rates.fitted.launch) for op in (up, down)]
-        assert found == pytest.approx(expected)
-
-
-def test_an_engine_that_states_its_starts_keeps_them():
-    rates = kernels("vllm-0.14", "l40s").with_rules(start_s=figure(1e-6))
-    up, _ = gemms("bf16")
-    assert rates.start_s("bf16", up) == pytest.approx(5e-6 * float(rates.fitted.launch))
