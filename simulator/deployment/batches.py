@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from simulator.arrays import Floats
+from simulator.arrays import Array, Floats
 from simulator.deployment.deployment import Deployment
 from simulator.errors import Setting, WorkloadError
 from simulator.limits import is_whole, refuse_beyond_memory
-from simulator.models.operations import Array, Counts, Span, pairs
+from simulator.models.operations import Counts, Span, pairs
 
 
 @dataclass(frozen=True, slots=True)

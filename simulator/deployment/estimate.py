@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from simulator.arrays import Floats
+from simulator.arrays import Array, Floats
 from simulator.deployment.batches import Batch, decode_counts, prefill_counts
 from simulator.deployment.deployment import Deployment
 from simulator.deployment.memory import MemoryPlan, memory_plan
@@ -15,7 +15,7 @@ from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_s
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.frames import Framed, frame
-from simulator.models.operations import Array, Counts
+from simulator.models.operations import Counts
 from simulator.roofline.cost import Cost, mostly_bound
 from simulator.roofline.step_model import StepModel
 from simulator.units import counted

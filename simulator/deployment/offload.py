@@ -12,7 +12,8 @@ from simulator.hardware.hardware import Hardware, load_hardware
 from simulator.models.blocks import Repeat
 from simulator.models.layout import Layout
 from simulator.models.model import Model
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import Experts
 from simulator.profile import Source
 from simulator.roofline.collectives import host_bytes_per_s, pcie_bytes_per_s
 from simulator.roofline.cost import Cost

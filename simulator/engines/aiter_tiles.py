@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from simulator.models.operations import Array, Experts
+from simulator.arrays import Array
+from simulator.models.routed_experts import Experts
 
 ROWS = (32.0, 64.0, 128.0)  # of a tile, of which AITER chooses one
 COLUMNS = 128.0  # of a tile

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines import aiter_tiles, marlin_tiles
 from simulator.engines.conditions import rule_of
 from simulator.engines.dense_gemms import DenseMarlin, GemmCall
@@ -24,7 +25,8 @@ from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
 from simulator.models.model import Model
 from simulator.models.number_formats import number_format, type_name
-from simulator.models.operations import NOTHING, Array, Experts, Op
+from simulator.models.operations import NOTHING, Op
+from simulator.models.routed_experts import Experts
 
 NO_ENGINE = Kernels()
 

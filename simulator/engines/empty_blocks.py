@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.conditions import OnDevices
 from simulator.hardware.hardware import Hardware
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.profile import Positive, Seconds
 
 

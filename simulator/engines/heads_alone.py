@@ -2,10 +2,11 @@
 
 import math
 
+from simulator.arrays import Array
 from simulator.engines.conditions import OnDevices
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.profile import Positive
 
 FP32_LANES = {"volta": 64, "turing": 64, "turing-geforce": 64, "ampere": 64}  # of a multiprocessor, by family

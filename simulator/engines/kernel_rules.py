@@ -18,7 +18,7 @@ from simulator.engines.tuned_experts import is_tuned
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import Hardware
-from simulator.models.operations import Experts
+from simulator.models.routed_experts import Experts
 from simulator.profile import Number, Positive, Seconds, Strict
 
 WIDE_BYTES = 2.0  # of a cached number in the registers of a kernel

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from simulator.models.operations import RANK_SPREAD, Array, Experts
+from simulator.arrays import Array
+from simulator.models.routed_experts import RANK_SPREAD, Experts
 from simulator.profile import Figure, Source
 
 ROWS = (8.0, 16.0, 32.0, 48.0, 64.0)  # of a tile: vllm fused_marlin_moe.py, block_size_m, as in SGLang

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from simulator.arrays import Floats
-from simulator.models.operations import Array, Counts
+from simulator.arrays import Array, Floats
+from simulator.models.operations import Counts
 from simulator.profile import Figure, Seconds, Source, Strict
 
 NO_TIME = Figure(0.0, Source(text="it is left out, or not known of the engine", date="", evidence="derived"))

@@ -5,11 +5,12 @@ from typing import Self
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.model_kernels import OfModels
 from simulator.hardware.achievable import PrefillAttention
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.profile import BytesPerS, Number, Positive, Strict
 
 

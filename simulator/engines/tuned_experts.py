@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from simulator.files import read_text
-from simulator.models.operations import Experts
+from simulator.models.routed_experts import Experts
 
 TILES_OF = {"fp16": "bf16"}  # a format that takes the tiles of another
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.conditions import OnDevices
 from simulator.hardware.hardware import Hardware
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 
 # Seconds of a tile of the cache by the query heads of a tile, over the least: kernelMainloopCost, by which the launcher
 # itself chooses tiles (flashinfer-ai/flashinfer trtllm/fmha/fmhaKernels.cuh, also in TensorRT-LLM; read 2026-11-28)

@@ -29,8 +29,9 @@ from simulator.models.op_builders import (
     to_experts,
     whole_experts,
 )
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
 from simulator.models.recurrent import GatedDeltaNet, KimiDelta, LightningAttention, Mamba, Mamba2, ShortConvolution
+from simulator.models.routed_experts import Experts
 from simulator.profile import Strict
 
 LAST_OF_EXPERTS = "experts down"  # the op of a layer of routed experts that stands for the layer

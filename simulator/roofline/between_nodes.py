@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.errors import NotModelledError
 from simulator.hardware.hardware import Hardware, Network
-from simulator.models.operations import Array, Op, others
+from simulator.models.operations import Op
+from simulator.models.routed_experts import others
 from simulator.profile import Figure, Source
 
 TABLE = (

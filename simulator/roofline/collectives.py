@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.achievable import Collective
 from simulator.hardware.hardware import NODE_DEVICES, Hardware
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Op, others
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import others
 from simulator.profile import Figure, Source
 from simulator.roofline.between_nodes import (
     DIRECT_LATENCY_S,

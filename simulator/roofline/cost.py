@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.arrays import Bools, Floats
-from simulator.models.operations import Array
+from simulator.arrays import Array, Bools, Floats
 
 RESOURCES = ("compute", "memory", "link", "overhead")
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.empty_blocks import EmptyBlocks
 from simulator.engines.heads_alone import ChunkedDecode
@@ -11,7 +12,7 @@ from simulator.engines.split_decode import SplitDecode
 from simulator.engines.wave_decode import WaveDecode
 from simulator.hardware.achievable import DecodeAttention
 from simulator.hardware.hardware import require
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.profile import Figure, Source
 from simulator.roofline.bandwidth import at_most
 

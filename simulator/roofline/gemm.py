@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.hardware.achievable import Gemm
-from simulator.models.operations import Array, Op
+from simulator.models.operations import Op
 from simulator.profile import Figure, Source
 
 PANEL = 128  # columns of weights that one multiprocessor multiplies

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import WIDE_BYTES
 from simulator.engines.marlin_tiles import EXPONENT as MARLIN_EXPONENT
 from simulator.errors import ProfileError
 from simulator.hardware.achievable import Gemm, PeakName
 from simulator.models.number_formats import number_format
-from simulator.models.operations import NOTHING, Array, Counts, Op
+from simulator.models.operations import NOTHING, Counts, Op
 from simulator.profile import Figure
 from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, at_most, elementwise_bytes_per_s
 from simulator.roofline.gemm import (

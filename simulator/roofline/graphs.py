@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.models.operations import Array, Counts
+from simulator.arrays import Array
+from simulator.models.operations import Counts
 
 EVERY_STEP = 2**62  # tokens that no step has: one graph launches every step of decodes alone
 

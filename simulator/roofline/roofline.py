@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.hardware.achievable import PeakName
 from simulator.hardware.hardware import require
 from simulator.models.number_formats import number_format, type_name
-from simulator.models.operations import Array, Counts, Op, pairs
+from simulator.models.operations import Counts, Op, pairs
 from simulator.profile import Figure
 from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, elementwise_bytes_per_s
 from simulator.roofline.collectives import Links

@@ -1,8 +1,9 @@
 """Scans of prompts by recurrent layers: kernels that pass the states of chunks through memory."""
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.models.op_builders import SCAN
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 
 
 def scan_s(op: Op, counts: Counts, kernels: DeviceKernels) -> Array:

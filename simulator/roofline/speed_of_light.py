@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from simulator.arrays import Array
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.errors import ProfileError
 from simulator.hardware.hardware import Hardware
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.roofline.between_nodes import Shape, least_all_reduce_s, least_all_to_all_s, network_of
 from simulator.roofline.collectives import link_bytes_per_s, pcie_bytes_per_s, quick_reduced, sends_away
 from simulator.roofline.cost import Cost

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.arrays import Floats
+from simulator.arrays import Array, Floats
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.overheads import NO_OVERHEADS, Overheads
 from simulator.limits import refuse_beyond_memory
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 from simulator.roofline.cost import Cost
 from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates

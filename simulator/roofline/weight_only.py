@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.arrays import Bools
+from simulator.arrays import Array, Bools
 from simulator.engines.device_kernels import DeviceKernels
 from simulator.hardware.achievable import PeakName
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Array, Counts, Op
+from simulator.models.operations import Counts, Op
 
 
 class Unpacked(NamedTuple):

@@ -11,7 +11,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import LAST_OF_EXPERTS
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import Experts
 from simulator.roofline.graphs import NO_LAUNCHES
 from simulator.simulation.scheduler_limits import limits
 from tests.support.kernels import figure, kernels_with

@@ -18,7 +18,8 @@ from simulator.models.layers import Attention, MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts
+from simulator.models.operations import Counts
+from simulator.models.routed_experts import Experts
 from simulator.roofline.roofline import Rates
 from tests.support.kernels import kernels_with
 

@@ -23,7 +23,8 @@ from simulator.models.layers import Attention
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import Experts
 from simulator.questions.batch_question import BatchQuestion
 from simulator.questions.workload_question import WorkloadQuestion
 from simulator.roofline.gemm import soft_maximum

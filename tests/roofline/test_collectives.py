@@ -15,7 +15,8 @@ from simulator.errors import NotModelledError, ProfileError
 from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
-from simulator.models.operations import RANK_SPREAD, Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import RANK_SPREAD, Experts
 from simulator.roofline.between_nodes import network_bytes_per_s
 from simulator.roofline.collectives import SEND_LATENCY_S, Links
 from simulator.roofline.roofline import Rates

@@ -10,7 +10,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.number_formats import number_format
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import Experts
 from simulator.roofline.roofline import Rates
 from tests.support.kernels import figure
 

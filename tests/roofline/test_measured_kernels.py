@@ -16,7 +16,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Op
+from simulator.models.operations import Counts, Op
+from simulator.models.routed_experts import Experts
 from simulator.roofline.roofline import Rates
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "kernels-h100.csv"

@@ -17,7 +17,8 @@ from simulator.models.layers import MixtureOfExperts
 from simulator.models.layout import Layout
 from simulator.models.model import Model, load_model
 from simulator.models.op_builders import all_reduce, linear
-from simulator.models.operations import Counts, Experts, Op, Sequence, Span, count
+from simulator.models.operations import Counts, Op, Sequence, Span, count
+from simulator.models.routed_experts import Experts
 from simulator.roofline.gemm import exponent_of
 from simulator.roofline.graphs import Graphs, HostLaunch, Launches
 from simulator.roofline.roofline import Rates

@@ -12,7 +12,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.op_builders import linear
-from simulator.models.operations import Counts, Experts, Op, Sequence, count
+from simulator.models.operations import Counts, Op, Sequence, count
+from simulator.models.routed_experts import Experts
 from simulator.roofline.cost import Cost
 from simulator.roofline.roofline import Rates
 from simulator.roofline.speed_of_light import LightRates

@@ -16,7 +16,8 @@ from simulator.hardware.hardware import load_hardware
 from simulator.models.layout import Layout
 from simulator.models.model import load_model
 from simulator.models.number_formats import number_format
-from simulator.models.operations import Counts, Experts, Sequence, count
+from simulator.models.operations import Counts, Sequence, count
+from simulator.models.routed_experts import Experts
 from simulator.roofline.roofline import Rates
 from simulator.validation.desktop import mlx_format, sized_format, stated_rules
 from simulator.validation.measurements import measurement_of
