@@ -3,8 +3,7 @@
 A mixer moves information between tokens (attention, a recurrence), a feed-forward block does not. Both have
 `weights(hidden, layout)`, parameters on one device, and `ops(hidden, layout)`, the ops of one step on one device, with
 `hidden` the model's hidden size. A mixer also has `cache_bytes_per_token(layout)` and `state_bytes(layout)`, the bytes
-per sequence that do not depend on its length. A new architecture is one more class, here, in latent.py, in
-compressed.py or in recurrent.py, and its name in a union.
+per sequence that do not depend on its length. A new architecture is one more class (docs/structure.md).
 """
 
 from dataclasses import replace
