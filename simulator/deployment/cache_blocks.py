@@ -18,7 +18,7 @@ class CacheGroups:
 
     >>> from simulator.deployment.deployment import deploy
     >>> groups_of(deploy("gpt-oss-20b", "h100-sxm"))
-    Groups(layers=12, full=1, windowed=1, recurrent=0)
+    CacheGroups(layers=12, full=1, windowed=1, recurrent=0)
     """
 
     layers: float

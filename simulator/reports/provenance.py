@@ -169,7 +169,7 @@ def rests_on(used: Iterable[Provenance], evidence: Evidence) -> str:
 
     >>> guess = Source(text="", date="", evidence="guess")
     >>> figures = [f"achievable.gemm.bf16.{part}" for part in ("launch_s", "exponent")]
-    >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in sourced_figures], "guess")
+    >>> rests_on([Provenance(device, each, 0.7, guess) for device in ("l4", "t4") for each in figures], "guess")
     'l4, t4: gemm.bf16'
     """
     alike: dict[str, list[str]] = {}

@@ -16,13 +16,15 @@ pytest.importorskip("tokenizers", reason="needs the extra [reference]")
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from simulator.calibration.step_log import read_log  # noqa: E402
+from simulator.calibration.step_log import (
+    StepPart,
+    read_log,
+)
 from simulator.errors import DoesNotFitError, InfercastError, ProfileError, WorkloadError  # noqa: E402
 from simulator.models.layers import Attention  # noqa: E402
 from simulator.models.layout import Layout  # noqa: E402
 from simulator.models.model import Model, load_model  # noqa: E402
 from simulator.models.operations import Counts, Sequence, count  # noqa: E402
-from simulator.reference.batch import Part  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint, shape  # noqa: E402
 from simulator.reference.checkpoint import random_checkpoint, shapes  # noqa: E402
 from simulator.reference.clock import PredictedClock, RecordedClock, WallClock  # noqa: E402
@@ -164,7 +166,7 @@ def test_flops_of_a_decode_step_are_torch_s(name, layers, contexts):
     """With contexts that fill their blocks, so that nothing is masked: equal to the last FLOP."""
     model, engine = small_engine(name, layers, [[1 + 2 * row] * tokens for row, tokens in enumerate(contexts)])
     with FlopCounterMode(display=False) as counter:
-        engine.logits([Part(row, 1, tokens - 1) for row, tokens in enumerate(contexts)])
+        engine.logits([StepPart(row, 1, tokens - 1) for row, tokens in enumerate(contexts)])
     assert counter.get_total_flops() == flops(model, [Sequence(1, tokens - 1) for tokens in contexts])
 
 
@@ -172,7 +174,7 @@ def test_flops_of_a_prompt_are_torch_s():
     """Torch counts the whole square of a causal prompt, the profile its lower triangle."""
     model, engine = small_engine("random-250m", 2, [[1] * 100])
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # it does not see the fused kernel
-        engine.logits([Part(0, 100, 0)])
+        engine.logits([StepPart(0, 100, 0)])
     mixer = model.blocks["decoder"].mixer
     assert isinstance(mixer, Attention)
     upper_triangle = 2 * 4 * mixer.heads * mixer.head_dim * (100 * 100 - 100 * 101 // 2)

@@ -13,8 +13,8 @@ pytest.importorskip("tokenizers", reason="needs the extra [reference]")
 
 from torch.nn import functional  # noqa: E402
 
+from simulator.calibration.step_log import StepPart  # noqa: E402
 from simulator.reference import linear  # noqa: E402
-from simulator.reference.batch import Part  # noqa: E402
 from simulator.reference.catalogue import load_checkpoint  # noqa: E402
 from simulator.reference.device import DTYPES, Device  # noqa: E402
 from simulator.reference.engine import Executor  # noqa: E402
@@ -59,7 +59,7 @@ def logits(dtype_name: str, *, packed: bool) -> torch.Tensor:
     build = Build(Device("cpu", dtype_name), packed=packed, num_blocks=20)
     engine = Executor(Transformer(load_checkpoint("random-tiny"), build))
     engine.known = [list(PROMPT)]
-    return engine.logits([Part(0, len(PROMPT), 0)])
+    return engine.logits([StepPart(0, len(PROMPT), 0)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
