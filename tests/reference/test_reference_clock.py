@@ -16,10 +16,7 @@ pytest.importorskip("tokenizers", reason="needs the extra [reference]")
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from simulator.calibration.step_log import (
-    StepPart,
-    read_log,
-)
+from simulator.calibration.step_log import StepPart, read_log  # noqa: E402
 from simulator.errors import DoesNotFitError, InfercastError, ProfileError, WorkloadError  # noqa: E402
 from simulator.models.layers import Attention  # noqa: E402
 from simulator.models.layout import Layout  # noqa: E402
