@@ -57,6 +57,9 @@ class Block:
     prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one, or none is
     fitted_on: tuple[str, ...] = ()  # families whose rows the fit sees, of those that the block takes; none is all
     first_table: bool = False  # whether the fit sees rows of the first table alone
+    sources: Mapping[str, str] = field(
+        default_factory=dict
+    )  # keys of the presets' sources of held values; else guesses
     lacks: tuple[str, ...] = ()  # what the parents have values of, and the engine has no such time or kernel
 
     @property
@@ -84,6 +87,7 @@ def blocks() -> dict[str, Block]:
             prior=each.get("prior", {}),
             fitted_on=tuple(each.get("fitted_on", ())),
             first_table=each.get("first_table", False),
+            sources=each.get("sources", {}),
             lacks=tuple(each.get("lacks", ())),
         )
         for name, each in listed.items()

@@ -45,7 +45,7 @@ def written(fits: Fits) -> None:
         values = effective(block, fits.blocks, fits.solved)
         of_all = {k: each for k, each in values.items() if not (k in TIMES and block.families)}  # hosts have no family
         held = {k for k in of_all if k in fits.blocks[origin[k]].held}
-        grounds = {k: {"guess": HELD} if k in held else {"source": _key(origin[k])} for k in of_all}
+        grounds = {k: _ground(k, fits.blocks[origin[k]]) for k in of_all}
         figures = {k: {"value": _written(k, each), **grounds[k]} for k, each in of_all.items()}
         shares = {k: each for k, each in figures.items() if k not in TIMES}
         for preset in block.presets:
@@ -57,6 +57,13 @@ def written(fits: Fits) -> None:
             if shares or fit.block.families:  # else its kernels are another engine's
                 text = _ruled(text, fit, shares)
             path.write_text(_without_unused(text))
+
+
+def _ground(name: str, block: Block) -> dict[str, str]:
+    """Return what a value of a block rests on, as a preset has it: its fit, a source of its own, or a guess."""
+    if name not in block.held:
+        return {"source": _key(block.name)}
+    return {"source": block.sources[name]} if name in block.sources else {"guess": HELD}
 
 
 def _without_unused(text: str) -> str:
