@@ -59,7 +59,7 @@ class Block:
     first_table: bool = False  # whether the fit sees rows of the first table alone
     sources: Mapping[str, str] = field(
         default_factory=dict
-    )  # keys of the presets' sources of held values; else guesses
+    )  # of held values: keys in the presets
     lacks: tuple[str, ...] = ()  # what the parents have values of, and the engine has no such time or kernel
 
     @property
