@@ -57,9 +57,7 @@ class Block:
     prior: Mapping[str, float] = field(default_factory=dict)  # where the parent's kernel is another one, or none is
     fitted_on: tuple[str, ...] = ()  # families whose rows the fit sees, of those that the block takes; none is all
     first_table: bool = False  # whether the fit sees rows of the first table alone
-    sources: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of held values: keys in the presets
+    sources: Mapping[str, str] = field(default_factory=dict)  # of held values: keys in the presets
     lacks: tuple[str, ...] = ()  # what the parents have values of, and the engine has no such time or kernel
 
     @property

@@ -37,7 +37,7 @@ def bound_share(phase: str, resource: str, **options: Any) -> float:
 
 
 def _bound_share(phase: Phase, resource: str) -> float:
-    return sum(phase.share(op) for op in phase.ops if op.cost.bound == resource)
+    return sum(phase.share(op) for op in phase.ops if op.time.bound == resource)
 
 
 def compute_bound_tokens(**options: Any) -> float:
@@ -52,13 +52,13 @@ def compute_bound_tokens(**options: Any) -> float:
 
 def prefill_flops(part: str = "", **options: Any) -> float:
     """Return the FLOPs of the prefill, of ops whose name contains `part`."""
-    return sum(float(op.cost.flops) for op in estimated(options).prefill.ops if part in op.cost.name)
+    return sum(float(op.time.flops) for op in estimated(options).prefill.ops if part in op.time.name)
 
 
 def link_share(phase: str, **options: Any) -> float:
     """Return the share of a phase's time that devices spend on exchanging data."""
     found: Phase = getattr(estimated(options), phase)
-    return sum(found.share(op) for op in found.ops if op.cost.link_s)
+    return sum(found.share(op) for op in found.ops if op.time.link_s)
 
 
 def token_rate_cap(**options: Any) -> float:

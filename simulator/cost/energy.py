@@ -8,7 +8,7 @@ from simulator.hardware.hardware import Hardware
 from simulator.hardware.sites import Site
 from simulator.profile import Figure, Source
 from simulator.reports.report import Report
-from simulator.roofline.cost import RESOURCES, seconds_by_resource
+from simulator.roofline.op_time import RESOURCES, seconds_by_resource
 
 
 def _figure(value: float, text: str, evidence: str = "measured") -> Figure:

@@ -13,8 +13,8 @@ from simulator.deployment.layouts import refuse_degrees_of_experts, running_layo
 from simulator.deployment.model_ops import absorbed, ops_of_model
 from simulator.deployment.offload import (
     device_part,
-    host_cost,
     host_layers,
+    host_time,
     loaded_token_s,
     offloaded_ops,
     refuse_layers_on_host,
@@ -291,7 +291,7 @@ class Deployment:
             num_scheduler_steps=engine.num_scheduler_steps,
             micro_batch_tokens=engine.micro_batch_tokens,
             loaded_token_s=loaded_token_s(self.model, self.hardware, self.layout, offload, light=self.light),
-            host_cost=host_cost(self.hardware, engine, offload, light=self.light) if on_host else None,
+            host_time=host_time(self.hardware, engine, offload, light=self.light) if on_host else None,
             context_tokens=self.max_model_len,
         )
         if self.light:

@@ -16,7 +16,7 @@ from simulator.deployment.pipeline_overlap import kernels_per_layer, overlapped_
 from simulator.errors import DoesNotFitError, InfercastError
 from simulator.frames import Framed, frame
 from simulator.models.operations import Counts
-from simulator.roofline.cost import Cost, mostly_bound
+from simulator.roofline.op_time import OpTime, mostly_bound
 from simulator.roofline.step_model import StepModel
 from simulator.units import counted
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class OpCost(NamedTuple):
-    """Ops of one name in all layers: their number in a step, their cost, their seconds at the speed of light."""
+class StepOp(NamedTuple):
+    """Ops of one name in all layers: their number in a step, their time, their seconds at the speed of light."""
 
     repeats: int
-    cost: Cost
+    time: OpTime
     light_s: float
 
-    def plus(self, other: "OpCost") -> "OpCost":
+    def plus(self, other: "StepOp") -> "StepOp":
         """Return the sum of both, under this one's name."""
-        return OpCost(self.repeats + other.repeats, self.cost.map(add, other.cost), self.light_s + other.light_s)
+        return StepOp(self.repeats + other.repeats, self.time.map(add, other.time), self.light_s + other.light_s)
 
     @property
     def runner_up(self) -> str:
         """The resource (compute, memory or link) that would bind if the binding one took no time; "" for none."""
-        others = {name: float(getattr(self.cost, f"{name}_s")) for name in ("compute", "memory", "link")}
-        others.pop(self.cost.bound, None)
+        others = {name: float(getattr(self.time, f"{name}_s")) for name in ("compute", "memory", "link")}
+        others.pop(self.time.bound, None)
         name = max(others, key=lambda each: others[each])
         return name if others[name] > 0 else ""
 
@@ -48,12 +48,12 @@ class OpCost(NamedTuple):
         """Time of the binding resource over that of the runner-up; None where there is no runner-up."""
         if not self.runner_up:
             return None
-        return float(getattr(self.cost, f"{self.cost.bound}_s")) / float(getattr(self.cost, f"{self.runner_up}_s"))
+        return float(getattr(self.time, f"{self.time.bound}_s")) / float(getattr(self.time, f"{self.runner_up}_s"))
 
 
-def _overhead(name: str, seconds: float) -> OpCost:
+def _overhead(name: str, seconds: float) -> StepOp:
     """Return a part of the host's time."""
-    return OpCost(1, Cost(name, overhead_s=seconds, seconds=seconds), 0.0)
+    return StepOp(1, OpTime(name, overhead_s=seconds, seconds=seconds), 0.0)
 
 
 def _shown(steps_s: Floats, stream_s: float) -> Floats:
@@ -71,9 +71,9 @@ def _shown(steps_s: Floats, stream_s: float) -> Floats:
     return np.diff(np.maximum.accumulate(ends_s - streamed_s) + streamed_s)
 
 
-def _sum_over_steps(cost: Cost) -> Cost:
-    """Return the cost of an op with each field summed over the steps of a phase."""
-    return cost.map(lambda field: float(np.sum(field) if isinstance(field, np.ndarray) else field))
+def _sum_over_steps(time: OpTime) -> OpTime:
+    """Return the time of an op with each field summed over the steps of a phase."""
+    return time.map(lambda field: float(np.sum(field) if isinstance(field, np.ndarray) else field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,12 @@ class Phase:
     """
 
     steps: int
-    ops: tuple[OpCost, ...]
+    ops: tuple[StepOp, ...]
 
     @property
     def seconds(self) -> float:
         """Predicted seconds of all steps."""
-        return sum(float(op.cost.seconds) for op in self.ops)
+        return sum(float(op.time.seconds) for op in self.ops)
 
     @property
     def light_s(self) -> float:
@@ -97,18 +97,18 @@ class Phase:
         return sum(op.light_s for op in self.ops)
 
     @property
-    def binding(self) -> OpCost:
+    def binding(self) -> StepOp:
         """The op that takes longest."""
-        return max(self.ops, key=lambda op: float(op.cost.seconds))
+        return max(self.ops, key=lambda op: float(op.time.seconds))
 
     @property
     def mostly(self) -> tuple[str, float]:
         """The resource that binds most of the time (compute, memory, link or overhead), and its share."""
-        return mostly_bound(op.cost for op in self.ops)
+        return mostly_bound(op.time for op in self.ops)
 
-    def share(self, op: OpCost) -> float:
+    def share(self, op: StepOp) -> float:
         """Return an op's share of the phase's time."""
-        return float(op.cost.seconds) / self.seconds
+        return float(op.time.seconds) / self.seconds
 
 
 class Latency(NamedTuple):
@@ -192,12 +192,12 @@ class Estimate(Framed):
         for ideal in light_model.explain(light_counts):
             light_s[ideal.name] = light_s.get(ideal.name, 0.0) + float(np.sum(ideal.seconds))
         repeats = [*(op.repeats for op in (*model.ops, *model.draft_ops)), 1]  # the engine's host time is the last row
-        merged: dict[str, OpCost] = {}
-        for times, cost in zip(repeats, model.explain(counts), strict=True):
-            before = merged.get(cost.name)
-            op = OpCost(times, _sum_over_steps(cost), light_s.pop(cost.name, 0.0))
-            merged[cost.name] = before.plus(op) if before else op
-        return Phase(np.size(counts.steps), tuple(op for op in merged.values() if op.cost.seconds))
+        merged: dict[str, StepOp] = {}
+        for times, time in zip(repeats, model.explain(counts), strict=True):
+            before = merged.get(time.name)
+            op = StepOp(times, _sum_over_steps(time), light_s.pop(time.name, 0.0))
+            merged[time.name] = before.plus(op) if before else op
+        return Phase(np.size(counts.steps), tuple(op for op in merged.values() if op.time.seconds))
 
     @cached_property
     def expected(self) -> Latency:
@@ -229,9 +229,9 @@ class Estimate(Framed):
     def to_frame(self) -> "pd.DataFrame":
         """Return a table indexed by phase and op: runs, flops, bytes, seconds, light_s, share of the phase, bound."""
         rows = [
-            {"phase": name, "op": op.cost.name, "runs": op.repeats}
-            | {"flops": op.cost.flops, "bytes": op.cost.moved_bytes, "seconds": op.cost.seconds}
-            | {"light_s": op.light_s, "share": phase.share(op), "bound": op.cost.bound}
+            {"phase": name, "op": op.time.name, "runs": op.repeats}
+            | {"flops": op.time.flops, "bytes": op.time.moved_bytes, "seconds": op.time.seconds}
+            | {"light_s": op.light_s, "share": phase.share(op), "bound": op.time.bound}
             for name, phase in (("request", self.request), ("prefill", self.prefill), ("decode", self.decode))
             for op in phase.ops
         ]

@@ -16,7 +16,7 @@ from simulator.models.operations import Counts, Op
 from simulator.models.routed_experts import Experts
 from simulator.profile import Source
 from simulator.roofline.collectives import host_bytes_per_s, pcie_bytes_per_s
-from simulator.roofline.cost import Cost
+from simulator.roofline.op_time import OpTime
 from simulator.roofline.roofline import Rates
 from simulator.roofline.speed_of_light import LightRates
 from simulator.units import gibibytes
@@ -157,8 +157,8 @@ def host_of(hardware: Hardware, offload: Offload) -> Hardware:
     return load_hardware(offload.host or HOSTS.get(hardware.device_class, SERVER))
 
 
-def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bool) -> Callable[[Op, Counts], Cost]:
-    """Return the function that costs an op whose weights lie in the host's memory, from `Op` and `Counts` to `Cost`.
+def host_time(hardware: Hardware, engine: Engine, offload: Offload, *, light: bool) -> Callable[[Op, Counts], OpTime]:
+    """Return the function that times an op whose weights lie in the host's memory, from `Op` and `Counts` to `OpTime`.
 
     The CPU computes it; from `COPIED_FROM_TOKENS` new tokens on, llama.cpp copies its weights to the device and
     computes it there: T = T_device + weight bytes / PCIe rate.
@@ -168,18 +168,18 @@ def host_cost(hardware: Hardware, engine: Engine, offload: Offload, *, light: bo
     cpu, device = rates(engine.kernels_on(host)), rates(engine.kernels_on(hardware))
     link_bytes_per_s = _link_bytes_per_s(hardware, light=light)
 
-    def cost(op: Op, counts: Counts) -> Cost:
-        computed = cpu.cost(op, counts)
+    def time(op: Op, counts: Counts) -> OpTime:
+        computed = cpu.time(op, counts)
         if not op.weight_bytes and op.experts is None:
             return computed
-        copied = device.cost(op, counts)
+        copied = device.time(op, counts)
         weights = replace(op, cache_bytes=Counts(), activation_bytes=Counts())
         copy_s = weights.bytes_read(counts) * op.repeats / link_bytes_per_s
         over_link = copied._replace(link_s=copied.link_s + copy_s, seconds=copied.seconds + copy_s)
         there = np.asarray(counts.tokens) >= COPIED_FROM_TOKENS
         return over_link.where(there, computed)
 
-    return cost
+    return time
 
 
 def loaded_token_s(model: Model, hardware: Hardware, layout: Layout, offload: Offload, *, light: bool) -> float:

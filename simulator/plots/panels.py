@@ -110,11 +110,11 @@ def timeline_panel(over_time: Timeline) -> Figure:
 def phase_panel(phase: Phase) -> Figure:
     """Return the milliseconds of each kind of op of a phase, the longest first, in the colour of what binds it."""
     figure, axes = panel()
-    ops = sorted(phase.ops, key=lambda op: -float(op.cost.seconds))
+    ops = sorted(phase.ops, key=lambda op: -float(op.time.seconds))
     shown, rest = ops[:MOST_OPS], ops[MOST_OPS:]
-    bars = [(op.cost.name, float(op.cost.seconds) * 1e3, op.cost.bound) for op in shown]
+    bars = [(op.time.name, float(op.time.seconds) * 1e3, op.time.bound) for op in shown]
     if rest:
-        bars.append((f"{len(rest)} others", sum(float(op.cost.seconds) for op in rest) * 1e3, "several"))
+        bars.append((f"{len(rest)} others", sum(float(op.time.seconds) for op in rest) * 1e3, "several"))
     for place, (name, took_ms, bound) in enumerate(bars):
         share = took_ms / (phase.seconds * 1e3)
         (bar,) = axes.barh(place, took_ms, 0.7, color=RESOURCES.get(bound, OTHERS))

@@ -63,9 +63,9 @@ def _points(found: Estimate) -> Iterator[_Point]:
     """Yield a point for each op of both phases that computes and moves bytes."""
     for name, phase in zip(COLOURS, (found.prefill, found.decode), strict=True):
         for op in phase.ops:
-            if op.cost.flops and op.cost.moved_bytes:  # prefill attention counts no bytes: it has no intensity
-                flops, moved, seconds = (float(part) for part in (op.cost.flops, op.cost.moved_bytes, op.cost.seconds))
-                yield _Point(name, op.cost.name, found.batch, flops / moved, flops / seconds)
+            if op.time.flops and op.time.moved_bytes:  # prefill attention counts no bytes: it has no intensity
+                flops, moved, seconds = (float(part) for part in (op.time.flops, op.time.moved_bytes, op.time.seconds))
+                yield _Point(name, op.time.name, found.batch, flops / moved, flops / seconds)
 
 
 class _Style(NamedTuple):

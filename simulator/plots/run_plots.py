@@ -25,7 +25,7 @@ from simulator.plots.palette import RESOURCES as COLOURS_OF_RESOURCES
 from simulator.reports.latency_breakdown import Explanation
 from simulator.reports.report import Report
 from simulator.reports.timeline import Timeline
-from simulator.roofline.cost import RESOURCES
+from simulator.roofline.op_time import RESOURCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -67,7 +67,7 @@ def _details(found: Estimate) -> Row:
         **_phase_figures("decode", found.decode),
         "decode_context_tokens": found.batch.middle_tokens,
         "request_s": found.request.seconds,
-        "request_op": found.request.binding.cost.name if found.request.ops else "",
+        "request_op": found.request.binding.time.name if found.request.ops else "",
         "request_op_share": found.request.share(found.request.binding) if found.request.ops else None,
     }
 
@@ -81,9 +81,9 @@ def _phase_figures(name: str, phase: Phase) -> Row:
         f"light_{name}_s": phase.light_s,
         f"{name}_mostly": resource,
         f"{name}_mostly_share": share,
-        f"{name}_op": op.cost.name,
+        f"{name}_op": op.time.name,
         f"{name}_op_share": phase.share(op),
-        f"{name}_bound": op.cost.bound,
+        f"{name}_bound": op.time.bound,
         f"{name}_margin": op.margin,
         f"{name}_runner_up": op.runner_up,
     }

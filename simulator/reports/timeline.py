@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.arrays import Floats
 from simulator.models.operations import Counts
 from simulator.reports.latency_breakdown import by_engine
-from simulator.roofline.cost import RESOURCES, seconds_by_resource
+from simulator.roofline.op_time import RESOURCES, seconds_by_resource
 from simulator.roofline.step_model import StepModel
 from simulator.simulation.engine_loop import Run
 
@@ -57,7 +57,7 @@ class Timeline:
 
 
 def timeline_of(run: Run, model: StepModel, intervals: int = INTERVALS) -> Timeline:
-    """Return a run over time, in `intervals` intervals; `model` gives the cost of each op of its steps."""
+    """Return a run over time, in `intervals` intervals; `model` gives the time of each op of its steps."""
     edges_s = np.linspace(float(run.requests.arrival_s[0]), max(run.seen_s, 1e-9), intervals + 1)
     steps, spans_s, count = run.steps, np.diff(edges_s), run.engines
     ends_s = steps.start_s + steps.seconds

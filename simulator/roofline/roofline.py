@@ -15,9 +15,9 @@ from simulator.models.operations import Counts, Op, pairs
 from simulator.profile import Figure
 from simulator.roofline.bandwidth import HIGHEST_MEMORY_FRACTION, elementwise_bytes_per_s
 from simulator.roofline.collectives import Links
-from simulator.roofline.cost import Cost
 from simulator.roofline.decode_attention import CONVERSION_FLOPS, DecodeAttentionRates
 from simulator.roofline.gemm_rates import GemmRates
+from simulator.roofline.op_time import OpTime
 from simulator.roofline.speed_of_light import no_peak
 from simulator.roofline.weight_only import unpacked
 
@@ -28,7 +28,7 @@ class Rates:
     """Achieved rates of an engine's kernels on a device; LightRates are those of its data sheet.
 
     `context_tokens`: of one sequence at most, by which paged attention of vLLM V0 chooses its shared memory.
-    `seconds_alone`: costs have their seconds and nothing that these are made of, for tables of many steps.
+    `seconds_alone`: times have their seconds and nothing that these are made of, for tables of many steps.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Rates:
         self.decoding = DecodeAttentionRates(kernels, context_tokens)
         self.gemms = GemmRates(kernels)
         self._links = Links(kernels)
-        self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
+        self._time: dict[str, Callable[[Op, Counts], OpTime]] = {
             "gemm": self._gemm,
             "decode_attention": self._decode_attention,
             "prefill_attention": self._prefill_attention,
@@ -50,12 +50,12 @@ class Rates:
             **dict.fromkeys(("all_reduce", "all_to_all", "send", "host_link"), self._linked),
         }
 
-    def cost(self, op: Op, counts: Counts) -> Cost:
-        """Return the cost of all repeats of an op in a step, or in an array of steps.
+    def time(self, op: Op, counts: Counts) -> OpTime:
+        """Return the time of all repeats of an op in a step, or in an array of steps.
 
         Raises ProfileError where the device's profile lacks a figure that the op rests on.
         """
-        return self._cost[op.rate](op, counts).map(lambda field: field * op.repeats)
+        return self._time[op.rate](op, counts).map(lambda field: field * op.repeats)
 
     def peak(self, stored: str) -> tuple[PeakName, float]:
         """Return the type a format is multiplied in on the device, and its dense peak in FLOP/s.
@@ -88,8 +88,8 @@ class Rates:
         """Whether the rate of a GEMM goes by the clock of the device (KernelRules.clocked_gemms)."""
         return self.kernels.clocked_flops_per_s(self.peak(op.format)[0], op) < math.inf
 
-    def _gemm(self, op: Op, counts: Counts) -> Cost:
-        """Return the cost of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
+    def _gemm(self, op: Op, counts: Counts) -> OpTime:
+        """Return the time of a GEMM, and with many rows of the kernel before it, if one unpacks weights into memory."""
         few = self._multiplied(op, counts)
         apart = unpacked(op, counts, self.kernels, self.peak(op.format)[0])
         if apart is None:
@@ -99,13 +99,13 @@ class Rates:
         many = many._replace(moved_bytes=many.moved_bytes + moved, memory_s=many.memory_s + moved_s)
         return many._replace(seconds=many.seconds + moved_s).where(apart.holds, few)
 
-    def _multiplied(self, op: Op, counts: Counts) -> Cost:
+    def _multiplied(self, op: Op, counts: Counts) -> OpTime:
         """T = kernel + t0 (GemmRates.seconds)."""
         found = self.gemms.seconds(op, counts, *self.peak(op.format))
         alone_s = {"compute_s": found.compute_s, "memory_s": found.memory_s}
         return self._made(op, counts, found.kernel_s, found.launch_s, **alone_s)
 
-    def _decode_attention(self, op: Op, counts: Counts) -> Cost:
+    def _decode_attention(self, op: Op, counts: Counts) -> OpTime:
         """T = t0 + the longer of what attention computes and reads (DecodeAttentionRates)."""
         found = self.decoding.seconds(op, counts, self._prefill_rates()[0] * self.peak(op.format)[1])
         kernel_s = np.maximum(found.compute_s, found.memory_s)
@@ -123,7 +123,7 @@ class Rates:
                 yield "FLOPs to convert an fp8 number", CONVERSION_FLOPS
         yield from self._links.constants(op)
 
-    def _prefill_attention(self, op: Op, counts: Counts) -> Cost:
+    def _prefill_attention(self, op: Op, counts: Counts) -> OpTime:
         """T = f (pairs + tokens S_half / 2) / (c P): the share c S / (S + S_half) of the peak over S tokens.
 
         A chunk with a long past has many pairs per token and so reaches a higher share, as measured.
@@ -146,7 +146,7 @@ class Rates:
         prompt = prompt._replace(prefill_pairs_windowed=causal)
         return bool(self._fused_attention(op, prompt).seconds <= self._unfused_attention(op, prompt).seconds)
 
-    def _fused_attention(self, op: Op, counts: Counts) -> Cost:
+    def _fused_attention(self, op: Op, counts: Counts) -> OpTime:
         compute, half_tokens = self._prefill_rates()
         of_pair = max(op.flops.prefill_pairs, op.flops.prefill_pairs_windowed)
         flops_per_s = self.kernels.vector_attention_flops_per_s(op) or compute * self.peak(op.format)[1]
@@ -157,7 +157,7 @@ class Rates:
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
         return self._made(op, counts, compute_s, compute_s=compute_s, memory_s=memory_s)
 
-    def _unfused_attention(self, op: Op, counts: Counts) -> Cost:
+    def _unfused_attention(self, op: Op, counts: Counts) -> OpTime:
         """T = F / (c P) + s n / (m W): two GEMMs, and n scores of s bytes that pass through memory between them."""
         flops = counts.dot(op.flops)
         scores = flops / max(op.flops) * op.heads
@@ -175,7 +175,7 @@ class Rates:
             return own.compute_fraction, own.half_length_tokens
         return min(rates.compute_fraction * fitted.attention, 1.0), rates.half_length_tokens * fitted.half_length  # type: ignore[union-attr]
 
-    def _elementwise(self, op: Op, counts: Counts) -> Cost:
+    def _elementwise(self, op: Op, counts: Counts) -> OpTime:
         """T = B / (m W) + launches: a norm, an activation, a rotation, a copy."""
         own_s = float(self.hardware.achievable.elementwise_launch_s or 0.0)
         own_s *= not self.kernels.overlaps_routed_experts(op)
@@ -185,16 +185,16 @@ class Rates:
             memory_s = memory_s * op.experts.busiest_tokens(counts.tokens)
         return self._made(op, counts, memory_s, launch_s, memory_s=memory_s)
 
-    def _linked(self, op: Op, counts: Counts) -> Cost:
+    def _linked(self, op: Op, counts: Counts) -> OpTime:
         link_s, latency_s = self._links.transfer(op, counts)
         return self._made(op, counts, link_s, latency_s, link_s=link_s)
 
-    def _made(self, op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> Cost:
-        """Return the cost of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
+    def _made(self, op: Op, counts: Counts, kernel_s: Array, launch_s: float = 0.0, **alone_s: Array) -> OpTime:
+        """Return the time of an op; `alone_s`: seconds of each resource on its own (compute_s, memory_s, link_s)."""
         overhead_s = launch_s * counts.steps
         if self.seconds_alone:
-            return Cost(op.name, seconds=kernel_s + overhead_s)
-        return Cost(
+            return OpTime(op.name, seconds=kernel_s + overhead_s)
+        return OpTime(
             name=op.name,
             flops=counts.dot(op.flops),
             moved_bytes=op.bytes_read(counts),

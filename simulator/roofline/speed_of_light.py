@@ -13,7 +13,7 @@ from simulator.models.number_formats import number_format
 from simulator.models.operations import Counts, Op
 from simulator.roofline.between_nodes import Shape, least_all_reduce_s, least_all_to_all_s, network_of
 from simulator.roofline.collectives import link_bytes_per_s, pcie_bytes_per_s, quick_reduced, sends_away
-from simulator.roofline.cost import Cost
+from simulator.roofline.op_time import OpTime
 
 
 class LightRates:
@@ -27,7 +27,7 @@ class LightRates:
         self.hardware, self.seconds_alone = kernels.hardware, seconds_alone
         self.reduced_bits = kernels.rules.reduced_bits
         self.peaks = 2.0 if kernels.rules.sums_in_half else 1.0  # of a GEMM, over the data sheet's
-        self._cost: dict[str, Callable[[Op, Counts], Cost]] = {
+        self._time: dict[str, Callable[[Op, Counts], OpTime]] = {
             "gemm": self._multiplied,
             "decode_attention": self._computed,
             "prefill_attention": self._prompts,
@@ -40,18 +40,18 @@ class LightRates:
             "host_link": self._host_link_s,
         }
 
-    def cost(self, op: Op, counts: Counts) -> Cost:
-        """Return the cost of all repeats of an op in a step, or in an array of steps.
+    def time(self, op: Op, counts: Counts) -> OpTime:
+        """Return the time of all repeats of an op in a step, or in an array of steps.
 
         Raises ProfileError or NotModelledError where the device's profile lacks a peak or a link.
         """
         if op.rate in self._link_s:
             link_s = self._link_s[op.rate](op, counts)
-            found = Cost(op.name, link_s=link_s, seconds=link_s)
+            found = OpTime(op.name, link_s=link_s, seconds=link_s)
         else:
-            found = self._cost[op.rate](op, counts)
+            found = self._time[op.rate](op, counts)
         if self.seconds_alone:
-            return Cost(op.name, seconds=found.seconds * op.repeats)
+            return OpTime(op.name, seconds=found.seconds * op.repeats)
         flops, moved_bytes, link_bytes = counts.dot(op.flops), op.bytes_read(counts), counts.dot(op.link_bytes)
         found = found._replace(flops=flops, moved_bytes=moved_bytes, link_bytes=link_bytes)
         return found.map(lambda field: field * op.repeats)
@@ -64,27 +64,27 @@ class LightRates:
             raise no_peak(self.hardware, stored)
         return peak
 
-    def _computed(self, op: Op, counts: Counts) -> Cost:
+    def _computed(self, op: Op, counts: Counts) -> OpTime:
         """T = max(F / P, B / W)."""
         compute_s = counts.dot(op.flops) / self.peak_flops_per_s(op.format)
         memory_s = op.bytes_read(counts) / self.hardware.memory_bytes_per_s
-        return Cost(op.name, compute_s=compute_s, memory_s=memory_s, seconds=np.maximum(compute_s, memory_s))
+        return OpTime(op.name, compute_s=compute_s, memory_s=memory_s, seconds=np.maximum(compute_s, memory_s))
 
-    def _multiplied(self, op: Op, counts: Counts) -> Cost:
+    def _multiplied(self, op: Op, counts: Counts) -> OpTime:
         """T = max(F / P, B / W), with twice the peak where sums are in 16 bits, as on GeForce."""
         found = self._computed(op, counts)
         compute_s = found.compute_s / self.peaks
         return found._replace(compute_s=compute_s, seconds=np.maximum(compute_s, found.memory_s))
 
-    def _prompts(self, op: Op, counts: Counts) -> Cost:
+    def _prompts(self, op: Op, counts: Counts) -> OpTime:
         """T = F / P: what attention of prompts reads hides behind it, and so it is linear in its counts."""
         found = self._computed(op, counts)
         return found._replace(seconds=found.compute_s)
 
-    def _moved(self, op: Op, counts: Counts) -> Cost:
+    def _moved(self, op: Op, counts: Counts) -> OpTime:
         """T = B / W."""
         memory_s = op.bytes_read(counts) / float(self.hardware.memory_bytes_per_s)
-        return Cost(op.name, memory_s=memory_s, seconds=memory_s)
+        return OpTime(op.name, memory_s=memory_s, seconds=memory_s)
 
     def _all_reduce_s(self, op: Op, counts: Counts) -> Array:
         """T = 2 (n-1)/n S / link; over nodes, the slower of its two links (least_all_reduce_s)."""

@@ -90,7 +90,7 @@ def _units() -> list[Counts]:
 
 def _known(model: StepModel) -> dict[object, Floats]:
     """Return what is known of ops on the same device, under the same kernels."""
-    rest = model.kernels, model.light, model.context_tokens, model.micro_batch_tokens, model.host_cost
+    rest = model.kernels, model.light, model.context_tokens, model.micro_batch_tokens, model.host_time
     place: object = (model.graphs.routed_sizes, *rest)
     recent = _RECENT[model.kernels.hardware.id]
     for other, known in list(recent):  # a copy: other threads add to it

@@ -13,8 +13,8 @@ from simulator.engines.kernel_rules import CAPTURED_TOKENS
 from simulator.engines.overheads import NO_OVERHEADS, Overheads
 from simulator.limits import refuse_beyond_memory
 from simulator.models.operations import Counts, Op
-from simulator.roofline.cost import Cost
 from simulator.roofline.graphs import NO_LAUNCHES, ONE_GRAPH, Graphs, HostLaunch, Launches
+from simulator.roofline.op_time import OpTime
 from simulator.roofline.roofline import Rates
 from simulator.roofline.speed_of_light import LightRates
 
@@ -86,7 +86,7 @@ class StepModel:
     draft_tokens: int = 0
     micro_batch_tokens: int = 0  # a step runs in parts of so many tokens, one after the other; 0: in one
     loaded_token_s: float = 0.0  # to bring the cache of a token back from the host
-    host_cost: Callable[[Op, Counts], Cost] | None = None  # of ops that lie on the host
+    host_time: Callable[[Op, Counts], OpTime] | None = None  # of ops that lie on the host
     context_tokens: int = CAPTURED_TOKENS  # of one sequence at most
     least_s: float = 0.0  # of a step: what the host takes to launch it (FittedMultipliers.layer_launches)
     launches: Launches = NO_LAUNCHES  # the host's (FittedMultipliers.prompt_launch_s)
@@ -101,32 +101,32 @@ class StepModel:
             return LightRates(kernels, seconds_alone=alone)
         return Rates(kernels, context_tokens=self.context_tokens, seconds_alone=alone)
 
-    def explain(self, counts: Counts) -> list[Cost]:
-        """Return the cost of each op, in the order of execution, and of the engine's host time.
+    def explain(self, counts: Counts) -> list[OpTime]:
+        """Return the time of each op, in the order of execution, and of the engine's host time.
 
-        `counts` of one step, or arrays over steps: then each cost has arrays of that shape.
+        `counts` of one step, or arrays over steps: then each has arrays of that shape.
         """
         filled = self.graphs.filled(counts)
-        costs = [*(self._cost(op, filled) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
+        times = [*(self._time(op, filled) for op in self.ops), *(self._drafting(op, counts) for op in self.draft_ops)]
         gaps_s, least_s = self.graphs.launched(self.launches, counts)
         at_once = np.where(counts.prefill_tokens > 0, 1, self.num_scheduler_steps)
         host_s = self.overheads.host_s(counts) / at_once + gaps_s * counts.steps
         least_s = np.maximum(self.least_s, least_s) * counts.steps
-        host_s = np.maximum(host_s, least_s - sum((cost.seconds for cost in costs), start=0.0))
-        return [*costs, Cost("engine host time", overhead_s=host_s, seconds=host_s)]
+        host_s = np.maximum(host_s, least_s - sum((each.seconds for each in times), start=0.0))
+        return [*times, OpTime("engine host time", overhead_s=host_s, seconds=host_s)]
 
-    def _cost(self, op: Op, counts: Counts) -> Cost:
-        """Return the cost of an op, of all micro-batches together; attention is a sum over sequences either way."""
-        cost = self.host_cost if op.on_host and self.host_cost else self._rates.cost
+    def _time(self, op: Op, counts: Counts) -> OpTime:
+        """Return the time of an op, of all micro-batches together; attention is a sum over sequences either way."""
+        time_of = self.host_time if op.on_host and self.host_time else self._rates.time
         if op.experts is not None:
             counts = self.graphs.routed(counts)
         size = self.micro_batch_tokens
         by_token = op.flops.tokens or op.activation_bytes.tokens or op.link_bytes.tokens
         if not size or not by_token or np.max(counts.tokens) <= size:
-            return cost(op, counts)
+            return time_of(op, counts)
         full, rest = np.divmod(counts.tokens, size)
-        one = cost(op, Counts(steps=1.0, tokens=float(size)))
-        last = cost(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
+        one = time_of(op, Counts(steps=1.0, tokens=float(size)))
+        last = time_of(op, Counts(steps=np.where(rest > 0, counts.steps, 0.0), tokens=rest))
         return one.map(lambda each, left: full * each + left, last)
 
     def _by_decodes(self, tokens: Floats) -> tuple[Floats, Floats]:
@@ -139,23 +139,23 @@ class StepModel:
         filled = self.graphs.filled(decodes)
         if filled is decodes:
             return launch_s, gaps_s
-        added = (self._cost(op, filled).seconds - self._cost(op, decodes).seconds for op in self.ops)
+        added = (self._time(op, filled).seconds - self._time(op, decodes).seconds for op in self.ops)
         filling_s: Floats = np.maximum(sum(added, start=np.zeros_like(tokens)), 0.0)
         return launch_s, gaps_s + filling_s
 
-    def _drafting(self, op: Op, counts: Counts) -> Cost:
+    def _drafting(self, op: Op, counts: Counts) -> OpTime:
         """Return an op of the draft: a pass per draft token over the decodes, the prompts at a large step's rate."""
         decodes = (counts.tokens - counts.prefill_tokens) / (1.0 + self.draft_tokens)
         reads = counts.decode_reads, counts.decode_reads_windowed
-        each = self._rates.cost(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
+        each = self._rates.time(op, Counts(np.minimum(decodes, 1.0), decodes, decodes, *reads))
         prompts = counts._replace(steps=0.0, tokens=counts.prefill_tokens, logits=0.0, decode_reads=0.0)
-        once = self._rates.cost(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
+        once = self._rates.time(replace(op, expert_bytes=0.0), prompts._replace(decode_reads_windowed=0.0))
         both = each.map(lambda drafted, prompted: self.draft_tokens * drafted + prompted, once)
         return both._replace(name=f"draft: {op.name}")
 
     def seconds(self, counts: Counts) -> Array:
         """Return the seconds of a step, or of each of an array of steps."""
-        return sum((cost.seconds for cost in self.explain(counts)), start=0.0)
+        return sum((each.seconds for each in self.explain(counts)), start=0.0)
 
     def table(self, max_tokens: int, max_sequences: int) -> StepTable:
         """Return the table for steps of up to so many new tokens and sequences.
@@ -233,7 +233,7 @@ class StepModel:
 
     def once(self, op: Op, counts: Counts) -> Array:
         """Return the seconds of one repeat of an op; of sends, the mean of all."""
-        return self._cost(op, counts).seconds / op.repeats
+        return self._time(op, counts).seconds / op.repeats
 
     def drafting_slopes(self) -> Floats:
         """Return the seconds of drafting per count of SLOPES."""

@@ -11,7 +11,7 @@ from simulator.cost.lower_bounds import lower_bounds
 from simulator.cost.mean_steps import decode_step
 from simulator.questions.length_words import distribution
 from simulator.reports.report import summarize
-from simulator.roofline.cost import Cost, mostly_bound
+from simulator.roofline.op_time import OpTime, mostly_bound
 from simulator.scheduler.state import CONTINUOUS, SchedulerLimits
 from simulator.simulation.engine_loop import simulate
 from simulator.workloads.arrivals import OpenLoop
@@ -98,8 +98,8 @@ def test_a_queue_without_end_is_said_and_its_resource_named():
 
 def test_ops_bound_by_one_resource_count_together():
     """3.5 s by memory, twice 2.5 s by compute: 5 of 8.5."""
-    assert set(Cost("an op without work")[1:]) == {0.0}
-    read, multiplied = Cost("", compute_s=1.0, memory_s=3.0, seconds=3.5), Cost("", compute_s=2.0, seconds=2.5)
+    assert set(OpTime("an op without work")[1:]) == {0.0}
+    read, multiplied = OpTime("", compute_s=1.0, memory_s=3.0, seconds=3.5), OpTime("", compute_s=2.0, seconds=2.5)
     assert mostly_bound([read, multiplied, multiplied]) == ("compute", 5.0 / 8.5)
 
 

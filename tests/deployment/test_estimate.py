@@ -174,7 +174,7 @@ def test_decode_of_llama_at_the_speed_of_light_by_hand():
     weights_bytes = 2 * (8_030_261_248 - 128_256 * 4096 - 65 * 4096)
     floor_s = (weights_bytes + 1088 * 131_072) / 3350e9
     assert floor_s <= found.decode.light_s <= 1.001 * floor_s  # activations are the rest
-    assert found.decode.binding.cost.bound == "memory"
+    assert found.decode.binding.time.bound == "memory"
     assert found.decode.mostly[0] == "memory"
 
 
@@ -183,9 +183,9 @@ def test_prefill_of_llama_at_the_speed_of_light_by_hand():
     found = estimate(deployment(), Batch(1, 8192, 2))
     in_layers = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096
     flops = 2 * in_layers * 8192 + 4 * 4096 * 32 * 8192 * 8193 / 2
-    products_s = sum(op.light_s for op in found.prefill.ops if op.cost.flops)
+    products_s = sum(op.light_s for op in found.prefill.ops if op.time.flops)
     assert flops / 989e12 <= products_s <= 1.01 * flops / 989e12  # the head reads all its weights for one row
-    assert sum(float(op.cost.flops) for op in found.prefill.ops) == pytest.approx(flops + 2 * 128_256 * 4096)
+    assert sum(float(op.time.flops) for op in found.prefill.ops) == pytest.approx(flops + 2 * 128_256 * 4096)
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-3-27b", "deepseek-v2-lite", "gpt-oss-20b"])
@@ -195,8 +195,8 @@ def test_nothing_beats_light(model, hardware, engine):
     for phase in (found.prefill, found.decode):
         assert phase.seconds >= phase.light_s
         for op in phase.ops:
-            assert float(op.cost.seconds) >= op.light_s * (1 - 1e-12), op.cost.name
-        assert phase.seconds == pytest.approx(sum(float(op.cost.seconds) for op in phase.ops))
+            assert float(op.time.seconds) >= op.light_s * (1 - 1e-12), op.time.name
+        assert phase.seconds == pytest.approx(sum(float(op.time.seconds) for op in phase.ops))
         assert 0 < phase.mostly[1] <= 1
 
 
@@ -209,24 +209,24 @@ def test_kernels_that_light_has_not_take_no_time_there(engine, device, weights, 
     layout, batch = default_layout(load_model("llama-3.1-8b"), dtypes=(weights, "")), Batch(8, 512, 32)
     made = deploy("llama-3.1-8b", device, engine, layout, settings=Settings(sorted_sampling=True))
     found = estimate(made, batch).prefill
-    assert {op.cost.name: op for op in found.ops}[added].light_s == 0.0
+    assert {op.time.name: op for op in found.ops}[added].light_s == 0.0
     light = made.at_light.step_model().seconds(prefill_counts(made.at_light, batch))
     assert found.light_s == pytest.approx(float(np.sum(light)))
 
 
 def test_ops_of_different_blocks_are_one_row():
     phase = estimate(deployment("gemma-3-27b"), Batch(1, 100, 2)).decode
-    runs = {op.cost.name: op.repeats for op in phase.ops}
+    runs = {op.time.name: op.repeats for op in phase.ops}
     assert len(runs) == len(phase.ops)
     assert (runs["qkv projection"], runs["decode attention"], runs["output head"]) == (62, 62, 1)
 
 
 def test_the_margin_is_over_the_next_resource_that_works_beside_it():
     phase = estimate(deployment(), Batch(1, 1024, 128)).decode
-    op = next(op for op in phase.ops if op.cost.name == "gate and up projection")
+    op = next(op for op in phase.ops if op.time.name == "gate and up projection")
     assert op.runner_up == "compute"
-    assert op.margin == pytest.approx(float(op.cost.memory_s) / float(op.cost.compute_s))
-    alone = next(op for op in phase.ops if op.cost.name == "engine host time")
+    assert op.margin == pytest.approx(float(op.time.memory_s) / float(op.time.compute_s))
+    alone = next(op for op in phase.ops if op.time.name == "engine host time")
     assert (alone.runner_up, alone.margin) == ("", None)
 
 
@@ -249,8 +249,8 @@ def test_each_stage_has_room_for_its_share_of_the_sequences():
 def test_stages_lengthen_the_latency_of_one_batch():
     one, two = (estimate(deployment(pp=pp), Batch(1, 512, 16)) for pp in (1, 2))
     assert two.expected.ttft_s > one.expected.ttft_s
-    sends = [op for op in two.decode.ops if op.cost.name == "send to next stage"]
-    assert two.decode.seconds == pytest.approx(one.decode.seconds + float(sends[0].cost.seconds))
+    sends = [op for op in two.decode.ops if op.time.name == "send to next stage"]
+    assert two.decode.seconds == pytest.approx(one.decode.seconds + float(sends[0].time.seconds))
 
 
 # ------------------------------------------------------------------------------------------------- what cannot be

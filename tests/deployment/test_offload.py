@@ -72,7 +72,7 @@ def test_a_layer_on_the_cpu_costs_what_the_cpu_takes_until_a_batch_is_worth_copy
     up = next(op for op in ours.ops if op.name == "CPU: gate and up projection")
     few, many = Counts(1.0, COPIED_FROM_TOKENS - 1.0), Counts(1.0, float(COPIED_FROM_TOKENS))
     rows = {cost.name: cost for cost in model.explain(few)}
-    assert float(rows[up.name].seconds) == float(rates.cost(up, few).seconds)
+    assert float(rows[up.name].seconds) == float(rates.time(up, few).seconds)
     copied = {cost.name: cost for cost in model.explain(many)}[up.name]
     assert float(copied.link_s) == pytest.approx(up.weight_bytes / (PCIE_FRACTION * ours.hardware.pcie_bytes_per_s))
 

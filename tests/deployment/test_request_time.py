@@ -22,7 +22,7 @@ def deployment(model: str = "llama-3.1-8b", hardware: str = "h100-sxm") -> Deplo
 
 
 def seconds_of(found: Estimate) -> dict[str, float]:
-    return {op.cost.name: op.cost.seconds for op in found.request.ops}
+    return {op.time.name: op.time.seconds for op in found.request.ops}
 
 
 def test_a_lone_request_takes_the_sum_of_its_parts():

@@ -28,6 +28,6 @@ def test_experts_of_tensorrt_llm_0_15_take_what_cutlass_takes():
         routed = [op for op in layer.ops(hidden, Layout(weight_dtype="fp8")) if op.experts]
         ops = [replace(op, experts=op.experts._replace(uneven=False)) for op in routed if op.experts]
         for tokens, us in times.items():
-            seconds = sum(float(rates.cost(op, Counts(1.0, float(tokens))).seconds) for op in ops)
+            seconds = sum(float(rates.time(op, Counts(1.0, float(tokens))).seconds) for op in ops)
             errors.append(np.log(1e6 * seconds / us))
     assert np.abs(errors).mean() < 0.1

@@ -76,7 +76,7 @@ def experts_s(engine: str, device: str, layer: MixtureOfExperts, hidden: int, la
     rates = Rates(load_engine(engine).kernels_on(hardware).with_fitted(compute=1.0))
     routed = [op for op in layer.ops(hidden, layout) if op.experts is not None]
     ops = [replace(op, experts=op.experts._replace(uneven=False)) for op in routed if op.experts]
-    costs = [rates.cost(op, Counts(1.0, tokens)) for op in ops]
+    costs = [rates.time(op, Counts(1.0, tokens)) for op in ops]
     return sum(float(cost.seconds - cost.overhead_s) for cost in costs)
 
 
@@ -104,7 +104,7 @@ def test_tiles_of_marlin_take_the_published_times_of_dense_weights(device, colum
     product = linear("", (inputs, columns), Layout(weight_dtype="int4"))
     expert = replace(product, experts=Experts(1, 1), expert_bytes=product.weight_bytes, weight_bytes=0.0)
     for rows, us in published.items():
-        found = [1e6 * float(rates.cost(op, Counts(1.0, float(rows))).seconds) for op in (product, expert)]
+        found = [1e6 * float(rates.time(op, Counts(1.0, float(rows))).seconds) for op in (product, expert)]
         assert found == pytest.approx([us, us], rel=0.13), rows
 
 
@@ -161,7 +161,7 @@ def test_experts_of_tensorrt_llm_take_their_published_times_on_blackwell(stored)
     routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype=stored)) if op.experts]
     ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
     for tokens, ms in TRTLLM_GEN[stored].items():
-        predicted_s = sum(float(rates.cost(op, Counts(1.0, float(tokens))).seconds) for op in ops)
+        predicted_s = sum(float(rates.time(op, Counts(1.0, float(tokens))).seconds) for op in ops)
         assert 1e3 * predicted_s == pytest.approx(ms, rel=0.13), tokens
 
 
@@ -181,7 +181,7 @@ def test_mxfp4_experts_of_trtllm_gen_multiply_and_read_as_published(engine):
     rates = Rates(kernels.with_rules(expert_kernels=(in_eight,)))
     routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype="fp8")) if op.experts]
     ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
-    found = {n: 1e6 * sum(float(rates.cost(op, Counts(1.0, float(n))).seconds) for op in ops) for n in MXFP8}
+    found = {n: 1e6 * sum(float(rates.time(op, Counts(1.0, float(n))).seconds) for op in ops) for n in MXFP8}
     errors = {n: np.log(found[n] / us) for n, us in MXFP8.items()}
     assert np.abs([errors[n] for n in MXFP8 if n <= 512]).mean() < 0.06
     assert 0.0 < errors[1024] < errors[4096] < 0.3
@@ -213,7 +213,7 @@ def cutlass_us(release: str, device: str, tokens: float) -> float:
     rates = Rates(load_engine(f"tensorrt-llm-{release}").kernels_on(hardware))
     routed = [op for op in layer.ops(7168, Layout(tp=8, ep=8, weight_dtype="nvfp4")) if op.experts]
     ops = [replace(op, experts=op.experts._replace(uneven=False, ranks=1)) for op in routed if op.experts]
-    return 1e6 * sum(float(rates.cost(op, Counts(1.0, tokens)).seconds) for op in ops)
+    return 1e6 * sum(float(rates.time(op, Counts(1.0, tokens)).seconds) for op in ops)
 
 
 def test_experts_in_nvfp4_of_tensorrt_llm_1_2_are_cutlass_on_blackwell():
@@ -243,7 +243,7 @@ def test_flashattention_3_loses_time_to_a_cache_in_fp8():
     shares = {}
     for engine in ("vllm-0.19", "sglang-0.5.10", "tensorrt-llm-1.2"):
         kernels = load_engine(engine).kernels_on(h200).with_fitted(cache=1.0)
-        cost = Rates(kernels).cost(op, reads)
+        cost = Rates(kernels).time(op, reads)
         shares[engine] = float(op.bytes_read(reads) / 4.8e12 / cost.memory_s)
     assert shares == pytest.approx({"vllm-0.19": 0.57, "sglang-0.5.10": 0.57, "tensorrt-llm-1.2": 0.82})
 
@@ -270,7 +270,7 @@ def test_triton_unpacks_int4_experts_anew_for_each_tile(shape):
     rates = Rates(kernels.with_rules(expert_kernels=(without_zeros, *rest)))
     for tokens, measured in TRITON[shape].items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
-        found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
+        found = sum(rates.time(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(measured, rel=0.25)
 
 
@@ -304,7 +304,7 @@ def test_cutlass_moe_fp4_fills_tiles_of_128_rows_and_takes_long_beside_its_gemms
     rates = Rates(kernels.with_fitted(launch=1.0))
     for tokens, runs_ms in {4: 8.4, 8: 11.9, 16: 18.4}.items():
         alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
-        found = sum(rates.cost(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
+        found = sum(rates.time(op, Counts(steps=1.0, tokens=tokens)).seconds for op in alike)
         assert found * 1e3 == pytest.approx(runs_ms / 25, rel=0.08), tokens
     assert kernels.of_engine.with_experts_of("auto").rules == kernels.rules
     assert kernels.rules.unpacks_from_rows is None  # dense layers are Triton's affair alone
@@ -320,7 +320,7 @@ def test_cutlass_moe_fp4_passes_what_each_choice_reads_and_writes_through_memory
     own = kernels.experts_of(op.format, op.experts)
     without = kernels.with_rules(expert_kernels=(own.model_copy(update={"passes": None}),))
     prompt = Counts(1.0, 8000.0, 1.0)
-    more, less = (float(Rates(each).cost(op, prompt).seconds) for each in (kernels, without))
+    more, less = (float(Rates(each).time(op, prompt).seconds) for each in (kernels, without))
     rate = float(hardware.achievable.elementwise_memory_fraction) * hardware.memory_bytes_per_s
     assert (more - less) / op.repeats == pytest.approx(7 * 2 * 8000 * 8 * 7168 / rate)
 

@@ -20,7 +20,7 @@ def product_s(engine: str, stored: str, tokens: float, shape: tuple[int, int] = 
     """Seconds of a product without what its launch takes, and of its bytes alone."""
     hardware = load_hardware(device)
     rates = Rates(load_engine(engine).kernels_on(hardware))
-    cost = rates.cost(linear("product", shape, Layout(weight_dtype=stored)), Counts(1.0, tokens, tokens))
+    cost = rates.time(linear("product", shape, Layout(weight_dtype=stored)), Counts(1.0, tokens, tokens))
     return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
 
 

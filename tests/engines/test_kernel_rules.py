@@ -55,7 +55,7 @@ def attention_s(
     op = next(op for op in layer.ops(4096, Layout()) if op.rate == "decode_attention")
     rates = Rates(DeviceKernels(load_hardware("mi300x"), kernels), context_tokens=context)
     counts = Counts(1.0, sequences + prompt, sequences, 1000.0 * sequences, prefill_tokens=prompt)
-    cost = rates.cost(op, counts)
+    cost = rates.time(op, counts)
     return float(cost.seconds - cost.overhead_s)
 
 
@@ -76,9 +76,9 @@ def test_a_narrow_cache_costs_heads_that_read_alone_as_much_as_one_of_16_bits():
     )
     ops = [next(op for op in each if op.rate == "decode_attention") for each in layers]
     rates = Rates(DeviceKernels(load_hardware("h100-sxm"), PAGED))
-    fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 16.0, 16.0, decode_reads=1e6)).memory_s for op in ops)
+    fp8_s, fp16_s = (rates.time(op, Counts(1.0, 16.0, 16.0, decode_reads=1e6)).memory_s for op in ops)
     assert fp8_s == pytest.approx(fp16_s)
-    fp8_s, fp16_s = (rates.cost(op, Counts(1.0, 64.0, 64.0, decode_reads=1e6)).memory_s for op in ops)
+    fp8_s, fp16_s = (rates.time(op, Counts(1.0, 64.0, 64.0, decode_reads=1e6)).memory_s for op in ops)
     assert fp8_s == pytest.approx(fp16_s / 2)  # of more than 512 heads each reads its own bytes
 
 
@@ -98,7 +98,7 @@ def test_heads_that_read_alone_are_bound_by_the_clock_of_a_device():
 
     def seconds(device: str, cache: str, **changes: None) -> float:
         kernels = load_engine("tensorrt-llm-0.5").kernels_on(load_hardware(device)).with_fitted(**changes)
-        return float(Rates(kernels).cost(decode_op(8, cache), counts).memory_s)
+        return float(Rates(kernels).time(decode_op(8, cache), counts).memory_s)
 
     numbers = float(load_engine("tensorrt-llm-0.5").kernels_on(load_hardware("h100-sxm")).fitted.per_head)  # a clock
     alone_s = 4 * 2 * 8 * 128 * 1e6 / (numbers * 132 * 1.983e9)
@@ -129,7 +129,7 @@ def test_tensorrt_llm_1_reads_chunks_per_query_head_where_a_context_is_longer():
     kernels = load_engine("tensorrt-llm-1.2").kernels_on(load_hardware("h200-sxm")).of_engine
     seconds = {
         (device, context): Rates(DeviceKernels(load_hardware(device), kernels), context_tokens=context)
-        .cost(op, counts)
+        .time(op, counts)
         .memory_s
         for device in ("h200-sxm", "b200-sxm")
         for context in (8191, 8192)
@@ -164,7 +164,7 @@ def test_beyond_512_sequences_times_heads_v1_reads_the_cache_from_memory_for_eac
     """Mistral-7B v0.1 on an H100: 16 sequences are 512 heads, which share what one has read, and 17 are more."""
     rates = Rates(load_engine("vllm-0.5").kernels_on(load_hardware("h100-sxm")))
     few, many = (
-        rates.cost(decode_op(8, "fp16", 4096), Counts(1.0, each, each, decode_reads_windowed=1e3 * each))
+        rates.time(decode_op(8, "fp16", 4096), Counts(1.0, each, each, decode_reads_windowed=1e3 * each))
         for each in (16, 17)
     )
     assert few.memory_s == pytest.approx(16_000 * 32 * 256 * 2 / (2 * 3.35e12))
@@ -238,14 +238,14 @@ def test_a_tile_of_experts_loops_over_its_inputs():
     rates = Rates(DeviceKernels(load_hardware("h100-sxm"), kernels_with(k_loop_s=2e-9)))
     op = next(op for op in GLM.ops(5120, Layout(tp=8)) if op.name == "experts up")
     assert op.inputs == 5120
-    alone = rates.cost(op, Counts(steps=1.0, tokens=1.0))
+    alone = rates.time(op, Counts(steps=1.0, tokens=1.0))
     read_s = float(
-        Rates(DeviceKernels(rates.hardware)).cost(op, Counts(steps=1.0, tokens=1.0)).seconds - alone.overhead_s
+        Rates(DeviceKernels(rates.hardware)).time(op, Counts(steps=1.0, tokens=1.0)).seconds - alone.overhead_s
     )
     assert alone.seconds - alone.overhead_s == pytest.approx(soft_maximum(read_s, 5120 * 2e-9, 1.5))
     dense = linear("", (5120, 5120), Layout())
     once = Counts(steps=1.0, tokens=1.0)
-    assert rates.cost(dense, once).seconds == Rates(DeviceKernels(rates.hardware)).cost(dense, once).seconds
+    assert rates.time(dense, once).seconds == Rates(DeviceKernels(rates.hardware)).time(dense, once).seconds
 
 
 def test_experts_that_run_in_no_triton_kernel_wait_for_no_loop_of_it():
@@ -320,7 +320,7 @@ def test_a_rank_of_data_parallel_attention_counts_the_heads_of_its_own_sequences
     )
     halves = Counts(1.0, 16.0, 16.0, 16_000.0, prefill_pairs=1e6)
     wholes = Counts(1.0, 32.0, 32.0, 32_000.0, prefill_pairs=2e6)
-    assert rates.cost(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.cost(op, halves).seconds)
+    assert rates.time(op.of_one_rank(2), wholes).seconds == pytest.approx(rates.time(op, halves).seconds)
 
 
 def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_of_light():
@@ -328,8 +328,8 @@ def test_a_device_without_rates_of_decode_attention_is_refused_but_at_the_speed_
     bare = hardware.model_copy(update={"achievable": hardware.achievable.model_copy(update={"decode_attention": None})})
     op = Op("", "decode_attention", cache_bytes=Counts(decode_reads=4096.0))
     with pytest.raises(ProfileError, match="decode_attention"):
-        Rates(DeviceKernels(bare)).cost(op, Counts(1.0, 1.0, 1.0, 10.0))
-    assert LightRates(DeviceKernels(bare)).cost(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
+        Rates(DeviceKernels(bare)).time(op, Counts(1.0, 1.0, 1.0, 10.0))
+    assert LightRates(DeviceKernels(bare)).time(op, Counts(1.0, 1.0, 1.0, 10.0)).seconds > 0
 
 
 def test_rules_of_formats_that_nobody_knows_are_refused():
@@ -343,7 +343,7 @@ def test_decode_attention_reads_no_faster_than_any_stream(share, reached):
     """A B200 reads its cache at 0.905 of its bandwidth, and no kernel streams at more than 0.95."""
     hardware = load_hardware("b200-sxm")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
-    cost = Rates(DeviceKernels(hardware, kernels_with(cache=share))).cost(op, Counts(decode_reads=1e6))
+    cost = Rates(DeviceKernels(hardware, kernels_with(cache=share))).time(op, Counts(decode_reads=1e6))
     assert cost.memory_s == pytest.approx(1e6 * 2 * 8 * 128 * 2 / (reached * hardware.memory_bytes_per_s))
 
 
@@ -352,7 +352,7 @@ def test_experts_compute_whole_tiles():
     op = next(op for op in load_model("mixtral-8x7b").ops() if op.experts)
     kernels = Kernels(), kernels_with(expert_tile=32.0)
     exact, tiled = (
-        Rates(DeviceKernels(load_hardware("mi300x"), each)).cost(op, Counts(1.0, 64.0)).compute_s for each in kernels
+        Rates(DeviceKernels(load_hardware("mi300x"), each)).time(op, Counts(1.0, 64.0)).compute_s for each in kernels
     )
     assert tiled == pytest.approx(2 * exact)
 
@@ -361,7 +361,7 @@ def test_a_package_of_two_devices_is_crowded_at_twice_the_heads():
     mi250 = load_hardware("mi250")
     op = next(op for op in Attention(heads=32, kv_heads=8, head_dim=128).ops(4096, Layout()) if op.cache_format)
     rates = Rates(DeviceKernels(mi250, PAGED))
-    per_token = [rates.cost(op, Counts(1.0, n, n, 1.0)).seconds - rates.cost(op, Counts(1.0)).seconds for n in (32, 33)]
+    per_token = [rates.time(op, Counts(1.0, n, n, 1.0)).seconds - rates.time(op, Counts(1.0)).seconds for n in (32, 33)]
     assert per_token[1] == pytest.approx(4 * per_token[0])
 
 
@@ -383,7 +383,7 @@ def test_an_fp8_cache_is_converted_where_the_device_has_no_fp8():
         layout = default_layout(load_model("llama-3-8b"), dtypes=("fp16", cache))
         ops = [op for op in load_model("llama-3-8b").ops(layout) if op.rate == "decode_attention"]
         rates = Rates(DeviceKernels(load_hardware(device)))
-        found[device, cache] = sum(rates.cost(op, Counts(decode_reads=1.0)).seconds for op in ops)
+        found[device, cache] = sum(rates.time(op, Counts(decode_reads=1.0)).seconds for op in ops)
     assert found["a100-sxm-40", "fp8"] - found["a100-sxm-40", "int8"] == pytest.approx(0.94e-6, rel=0.15)
     assert found["h100-sxm", "fp8"] < 0.1e-6
 
@@ -535,7 +535,7 @@ def panels_s(inputs: int, outputs: int, tokens: float, device: str = "rtx-5090")
     """Seconds of a product in nvfp4 on a card of SM120 without its launch, and of its bytes alone."""
     hardware = load_hardware(device)
     op = linear("product", (inputs, outputs), Layout(weight_dtype="nvfp4"))
-    cost = Rates(DeviceKernels(hardware)).cost(op, Counts(1.0, tokens, tokens))
+    cost = Rates(DeviceKernels(hardware)).time(op, Counts(1.0, tokens, tokens))
     return float(cost.seconds - cost.overhead_s), float(cost.memory_s)
 
 
@@ -548,7 +548,7 @@ def test_few_columns_keep_few_multiprocessors_busy():
     assert wide_s == alone_s
     assert panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[0] == panels_s(4096, 6144, 1.0, "rtx-5060ti-16")[1]
     op = linear("product", (8192, 8192), Layout(weight_dtype="nvfp4"))
-    assert Rates(DeviceKernels(load_hardware("rtx-5090"))).cost(op, Counts()).seconds == 0  # no step, no panel
+    assert Rates(DeviceKernels(load_hardware("rtx-5090"))).time(op, Counts()).seconds == 0  # no step, no panel
 
 
 @given(st.integers(1, 64), st.integers(1, 256), st.sampled_from([1.0, 32.0, 4096.0]))
@@ -582,7 +582,7 @@ def test_light_knows_no_kernels(stored):
     for device in ("h200-sxm", "b200-sxm", "rtx-5090", "mi300x"):
         light, with_kernels = (LightRates(DeviceKernels(load_hardware(device), each)) for each in (Kernels(), slow))
         for op in load_model("minimax-m2.5").ops(layout):
-            assert np.array_equal(light.cost(op, counts).seconds, with_kernels.cost(op, counts).seconds), op.name
+            assert np.array_equal(light.time(op, counts).seconds, with_kernels.time(op, counts).seconds), op.name
 
 
 def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
@@ -593,7 +593,7 @@ def test_two_cards_without_peer_to_peer_are_as_fast_as_their_lanes():
 
 def prepared_s(rates: Rates, op: Op, tokens: float) -> float:
     """What a product takes beside its own limits and its start."""
-    cost = rates.cost(op, Counts(1.0, tokens))
+    cost = rates.time(op, Counts(1.0, tokens))
     kernel_s = soft_maximum(cost.compute_s, cost.memory_s, rates.gemms.achieved(rates.peak(op.format)[0], op).exponent)
     return float(cost.seconds - cost.overhead_s - kernel_s) / op.repeats
 
@@ -627,7 +627,7 @@ def test_experts_take_sorted_copies_of_their_inputs_or_find_them(stored, sorts, 
     stream = 0.5 * 3.35e12
     assert prepared_s(rates, up, 2000) == pytest.approx(2000 * up_bytes / stream, abs=1e-11)
     assert prepared_s(rates, down, 2000) == pytest.approx(2000 * down_bytes / stream, abs=1e-11)
-    light = LightRates(rates.kernels).cost(up, Counts(1.0, 2000.0))
+    light = LightRates(rates.kernels).time(up, Counts(1.0, 2000.0))
     assert light.seconds == max(light.compute_s, light.memory_s)
 
 
@@ -644,7 +644,7 @@ def test_what_chooses_and_sorts_experts_starts_like_a_product_of_16_bits(apart, 
     """Six kernels on a B200, two of them products in fp4: 8.2 us each by its profile, 3.8 in bf16."""
     ops = [op for op in load_model("minimax-m2.5").ops(Layout(weight_dtype="nvfp4")) if op.experts]
     rates = Rates(DeviceKernels(load_hardware("b200-sxm"), kernels_with(routes_apart=apart)))
-    assert sum(rates.cost(op, Counts(1.0)).overhead_s / op.repeats for op in ops) == pytest.approx(starts_us * 1e-6)
+    assert sum(rates.time(op, Counts(1.0)).overhead_s / op.repeats for op in ops) == pytest.approx(starts_us * 1e-6)
 
 
 def test_experts_whose_inputs_are_scaled_in_blocks_have_a_share_of_their_own():
@@ -707,7 +707,7 @@ def test_light_sums_in_half_where_an_engine_does():
         Counts(1.0, 4096.0),
     )
     usual, half = (
-        LightRates(DeviceKernels(card, kernels_with(sums_in_half=each))).cost(op, prompt) for each in (False, True)
+        LightRates(DeviceKernels(card, kernels_with(sums_in_half=each))).time(op, prompt) for each in (False, True)
     )
     assert usual.compute_s == pytest.approx(2 * 4096**3 / card.peak_flops_per_s["fp16"])
     assert half.compute_s == usual.compute_s / 2

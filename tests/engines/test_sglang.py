@@ -95,7 +95,7 @@ def test_experts_in_nvfp4_are_tensorrt_llms_on_blackwell(tokens: int, us: float)
     for op in found.ops:
         if op.experts is not None and op.name.startswith("experts"):
             alike = replace(op, experts=op.experts._replace(uneven=False, ranks=1))
-            seconds += float(rates.cost(alike, counts).seconds) / op.repeats
+            seconds += float(rates.time(alike, counts).seconds) / op.repeats
     assert seconds * 1e6 == pytest.approx(us, rel=0.16)
 
 
@@ -131,8 +131,8 @@ def test_a_pad_of_heads_takes_the_time_of_heads():
     found = deploy("deepseek-v3.2", "b200-sxm", "sglang-0.5", layout)
     op = next(each for each in found.ops if each.name == "prefill attention")
     counts = Counts(steps=1.0, tokens=8192.0, prefill_tokens=8192.0, prefill_pairs_windowed=8192.0 * 1792)
-    padded = Rates(found.kernels).cost(op, counts)
-    plain = Rates(found.kernels.with_rules(sparse_heads={})).cost(op, counts)
+    padded = Rates(found.kernels).time(op, counts)
+    plain = Rates(found.kernels.with_rules(sparse_heads={})).time(op, counts)
     assert padded.compute_s == pytest.approx(8 * plain.compute_s)
     assert padded.flops == plain.flops
 
@@ -142,7 +142,7 @@ def norms_us(model: str, device: str, engine: str = "sglang-0.5") -> float:
     found = deploy(model, device, engine)
     one = Counts(1.0, 1.0, 1.0)
     all_s, without_s = (
-        sum(float(Rates(kernels).cost(op, one).seconds) for op in found.ops)
+        sum(float(Rates(kernels).time(op, one).seconds) for op in found.ops)
         for kernels in (found.kernels, found.kernels.with_rules(norm_kernels=None))
     )
     start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)

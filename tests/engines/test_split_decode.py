@@ -141,12 +141,12 @@ def test_prompts_run_in_triton_where_it_is_asked_for_and_was_timed():
     found = deploy("llama-3.1-8b", "h200-sxm", "sglang", None, TRITON)
     prompt = Counts(1.0, 8192.0, 1.0, prefill_tokens=8192.0, prefill_pairs=8192 * 8193 / 2)
     attention = next(op for op in found.ops if op.rate == "prefill_attention")
-    taken_s = float(found.step_model()._cost(attention, prompt).seconds) / 32
+    taken_s = float(found.step_model()._time(attention, prompt).seconds) / 32
     assert taken_s == pytest.approx(2.87e-3, rel=0.01)
-    own_s = float(deploy("llama-3.1-8b", "h200-sxm", "sglang").step_model()._cost(attention, prompt).seconds) / 32
+    own_s = float(deploy("llama-3.1-8b", "h200-sxm", "sglang").step_model()._time(attention, prompt).seconds) / 32
     assert own_s < taken_s / 2
     cards = [deploy("llama-3.1-8b", "rtx-5090", "sglang", None, each).step_model() for each in (TRITON, Settings())]
-    asked_s, usual_s = (float(each._cost(attention, prompt).seconds) for each in cards)
+    asked_s, usual_s = (float(each._time(attention, prompt).seconds) for each in cards)
     assert asked_s == usual_s
 
 

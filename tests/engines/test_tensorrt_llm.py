@@ -28,7 +28,7 @@ def test_norms_of_heads_are_one_kernel_of_a_layer(engine: str, model: str, norms
     without = found.kernels.with_rules(norm_kernels=None)
     one = Counts(1.0, 1.0, 1.0)
     more, less = (
-        sum(float(Rates(kernels).cost(op, one).seconds) for op in found.ops) for kernels in (found.kernels, without)
+        sum(float(Rates(kernels).time(op, one).seconds) for op in found.ops) for kernels in (found.kernels, without)
     )
     start_s = float(found.hardware.achievable.elementwise_launch_s or 0.0) * float(found.kernels.fitted.launch)
     assert more - less == pytest.approx(norms * start_s, abs=1e-9)

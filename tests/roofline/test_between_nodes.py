@@ -102,10 +102,10 @@ def test_the_speed_of_light_over_nodes():
     assert H100.network.bytes_per_s == 50e9
     assert network_bytes_per_s(H100) == pytest.approx(42.5e9)
     spark = load_hardware("gb10")
-    found = LightRates(DeviceKernels(spark)).cost(summed(2), Counts(1.0, 1e9))
+    found = LightRates(DeviceKernels(spark)).time(summed(2), Counts(1.0, 1e9))
     assert (found.seconds, found.overhead_s) == (pytest.approx(1e9 / spark.network.bytes_per_s), 0.0)
     tokens = Op("dispatch", "all_to_all", link_bytes=Counts(tokens=1.0), link_devices=16, choices=8)
-    found = LightRates(DeviceKernels(H100)).cost(tokens, Counts(1.0, 1e9))
+    found = LightRates(DeviceKernels(H100)).time(tokens, Counts(1.0, 1e9))
     assert (found.seconds, found.overhead_s) == (pytest.approx(0.1647 * 1e9 / 50e9, rel=1e-3), 0.0)
 
 
@@ -170,7 +170,7 @@ def test_an_all_reduce_over_nodes_is_never_faster_than_in_one(device, nodes, siz
     devices = 8 * nodes
     over, inside = all_reduce_s(hardware, devices, size), all_reduce_s(joined(hardware, devices), devices, size)
     assert over >= inside * (1 - 1e-12)
-    assert over >= LightRates(DeviceKernels(hardware)).cost(summed(devices), Counts(1.0, size)).seconds
+    assert over >= LightRates(DeviceKernels(hardware)).time(summed(devices), Counts(1.0, size)).seconds
 
 
 @settings(max_examples=40, deadline=None)
@@ -205,7 +205,7 @@ def test_within_a_node_no_bit_depends_on_the_network(degrees, model, tokens, byt
         for op in load_model(model).ops(layout):
             if op.link_devices > 1:
                 for rates in (Rates, LightRates):
-                    cost = rates(DeviceKernels(hardware)).cost(op, counts)
+                    cost = rates(DeviceKernels(hardware)).time(op, counts)
                     found.add(((op.name, op.repeats), rates, float(cost.link_s), float(cost.overhead_s)))
     assert len(found) == len({each[:2] for each in found}) > 0
 

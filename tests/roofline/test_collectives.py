@@ -69,7 +69,7 @@ def test_tokens_travel_once_to_each_rank_of_their_experts_and_back():
     assert STEP.dot(ways[0].link_bytes) == 64 / 4 * 1.3125 * 4096 * 2
     reached = H100.achievable.all_reduce[4]
     each = STEP.dot(ways[0].link_bytes) / reached.bus_bytes_per_s + reached.latency_s
-    assert float(Rates(DeviceKernels(H100)).cost(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
+    assert float(Rates(DeviceKernels(H100)).time(ways[0], STEP).seconds) == pytest.approx(ways[0].repeats * each)
 
 
 @pytest.mark.parametrize(("device", "copies"), [("h200-sxm", 7.0), ("gb200-nvl72", 0.875)])
@@ -81,7 +81,7 @@ def test_tokens_are_gathered_by_all_ranks_where_no_all_to_all_sends_them(device,
     reached = hardware.achievable.all_reduce[8].bus_bytes_per_s
     sent_s = Links(kernels).transfer(op, Counts(tokens=4.0)).link_s
     assert sent_s * reached == pytest.approx(copies * 4e6)
-    light_s = LightRates(kernels).cost(op, Counts(tokens=4.0)).seconds
+    light_s = LightRates(kernels).time(op, Counts(tokens=4.0)).seconds
     assert light_s * hardware.link.bytes_per_s == pytest.approx(0.875 * 4e6)
 
 
@@ -97,7 +97,7 @@ def test_inputs_of_experts_that_are_quantised_first_travel_in_fewer_bits(weights
     assert sent["tensorrt-llm-1.2"][0] == pytest.approx(bits / 16 * sent["tensorrt-llm-1.2"][1])
     assert sent["vllm"][0] == sent["vllm"][1]
     lit = LightRates(load_engine("tensorrt-llm-1.2").kernels_on(H100))
-    assert lit.cost(there, STEP).seconds == lit.cost(back, STEP).seconds
+    assert lit.time(there, STEP).seconds == lit.time(back, STEP).seconds
 
 
 @pytest.mark.parametrize("tokens", [64, 8192])
@@ -109,7 +109,7 @@ def test_between_nodes_the_slow_link_binds(tokens):
     direct = 28e-6 + sent * 8 / 15 / network
     relayed = 95e-6 + sent * (1 - 0.5**8) / (15 * (1 - (15 / 16) ** 8)) / network
     assert (direct < relayed) == (tokens == 64)
-    assert float(Rates(DeviceKernels(H100)).cost(way, many).seconds) == pytest.approx(
+    assert float(Rates(DeviceKernels(H100)).time(way, many).seconds) == pytest.approx(
         way.repeats * min(direct, relayed)
     )
 
@@ -159,13 +159,13 @@ def test_experts_wait_for_the_busiest_rank(rate):
     routed = next(op for op in MIXTRAL.ops(Layout(tp=8, ep=8)) if op.experts and op.rate == rate)
     even = Op(**{name: getattr(routed, name) for name in routed.__slots__} | {"experts": Experts(8, 2)})
     many = Counts(1.0, 4096.0)
-    slower = float(Rates(DeviceKernels(H100)).cost(routed, many).seconds) / float(
-        Rates(DeviceKernels(H100)).cost(even, many).seconds
+    slower = float(Rates(DeviceKernels(H100)).time(routed, many).seconds) / float(
+        Rates(DeviceKernels(H100)).time(even, many).seconds
     )
     assert 1.02 < slower < 1.05
     assert (
-        LightRates(DeviceKernels(H100)).cost(routed, many).seconds
-        == LightRates(DeviceKernels(H100)).cost(even, many).seconds
+        LightRates(DeviceKernels(H100)).time(routed, many).seconds
+        == LightRates(DeviceKernels(H100)).time(even, many).seconds
     )
 
 
@@ -173,7 +173,7 @@ def test_the_rank_with_the_most_experts_reads_their_weights_for_longest():
     """Eight tokens reach some 50 of 128 experts, unevenly: as many more as drawing says (above)."""
     routed = next(op for op in load_model("qwen3-235b-a22b").ops(Layout(tp=8, ep=8)) if op.name == "experts up")
     few, alone = Counts(1.0, 8.0), replace(routed, experts=routed.experts._replace(ranks=1))
-    waited, even = (Rates(DeviceKernels(H100)).cost(op, few).memory_s for op in (routed, alone))
+    waited, even = (Rates(DeviceKernels(H100)).time(op, few).memory_s for op in (routed, alone))
     assert waited / even == pytest.approx(float(routed.experts.busiest_experts(8.0)))
     assert waited > 1.2 * even
 
@@ -190,7 +190,7 @@ def test_small_messages_take_the_custom_all_reduce_and_large_ones_the_ring():
         for size in (4096.0, 1e6, 64e6, 1e9):
             moved = 2 * (devices - 1) / devices * size
             times = [way.latency_s + moved / way.bus_bytes_per_s for way in ways]
-            assert float(Rates(DeviceKernels(H100)).cost(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
+            assert float(Rates(DeviceKernels(H100)).time(op, Counts(1.0, size)).seconds) == pytest.approx(min(times))
             chosen.add(times.index(min(times)))
         assert chosen == ({0} if devices == 2 else {0, 1})
 
@@ -234,7 +234,7 @@ def test_stages_in_other_nodes_are_reached_over_the_network(tp, pp, crossings):
     reached = network_bytes_per_s(H100), float(H100.achievable.all_reduce[2].bus_bytes_per_s)
     for rates, (network, within), latency_s in ((Rates, reached, SEND_LATENCY_S), (LightRates, (50e9, 450e9), 0.0)):
         expected = size * (crossings / network + (pp - 1 - crossings) / within) + (pp - 1) * latency_s
-        assert float(rates(DeviceKernels(H100)).cost(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
+        assert float(rates(DeviceKernels(H100)).time(send, Counts(1.0, 1000.0)).seconds) == pytest.approx(expected)
 
 
 def test_a_stage_of_vllm_sends_two_tensors_as_fast_as_a_pair_of_cards_sums():
@@ -243,7 +243,7 @@ def test_a_stage_of_vllm_sends_two_tensors_as_fast_as_a_pair_of_cards_sums():
     card, counts = load_hardware("rtx-5090"), Counts(1.0, 2048.0)
     for engine, tensors in (("vllm-0.33", 2), ("sglang-0.5.10", 1)):
         rates = Rates(load_engine(engine).kernels_on(card))
-        link_s = float(rates.cost(send, counts).link_s)
+        link_s = float(rates.time(send, counts).link_s)
         assert link_s == pytest.approx(tensors * 3 * 2048 * 4096 * 2 / 20e9), engine
 
 
@@ -301,7 +301,7 @@ def test_one_shot_sends_everything_to_all_others_and_is_left_where_a_batch_is_la
     largest, larger = (STEP._replace(tokens=tokens) for tokens in (128.0, 129.0))
     assert one.transfer(op, largest).link_s == pytest.approx(7 * 2 * each_s)
     assert one.transfer(op, larger) == two.transfer(op, larger)
-    at_peak = [LightRates(DeviceKernels(H100, each)).cost(op, STEP).seconds for each in kernels]
+    at_peak = [LightRates(DeviceKernels(H100, each)).time(op, STEP).seconds for each in kernels]
     assert at_peak[0] == at_peak[1]
 
 
@@ -399,7 +399,7 @@ def test_two_devices_and_the_speed_of_light_and_pcie_know_no_stages(device, tp, 
         load_hardware(device),
         next(op for op in placed("llama-3.1-70b", tp=tp).ops if op.rate == "all_reduce"),
     )
-    plain, staged = (rates(DeviceKernels(hardware, kernels_with(staged=each))).cost(op, STEP) for each in (False, True))
+    plain, staged = (rates(DeviceKernels(hardware, kernels_with(staged=each))).time(op, STEP) for each in (False, True))
     assert plain == staged
 
 
@@ -441,7 +441,7 @@ def test_one_ring_carries_no_more_over_eight_devices_than_over_two():
     assert ring.link_s == pytest.approx(every.link_s * 269 / 38)
     assert ring.latency_s == every.latency_s
     assert (
-        LightRates(DeviceKernels(device, kernels_with(one_ring=True))).cost(op, STEP).seconds
+        LightRates(DeviceKernels(device, kernels_with(one_ring=True))).time(op, STEP).seconds
         < op.repeats * every.link_s
     )
 

@@ -29,7 +29,7 @@ START_US = 4.2  # that of the kernel alone; the profiles' has another that quant
 
 def kernel_us(device: str, rows: float, columns: int, inputs: int) -> float:
     op = linear("", (inputs, columns), Layout(weight_dtype="nvfp4"))
-    cost = Rates(DeviceKernels(load_hardware(device))).cost(op, Counts(steps=1.0, tokens=rows))
+    cost = Rates(DeviceKernels(load_hardware(device))).time(op, Counts(steps=1.0, tokens=rows))
     return float(cost.seconds - cost.overhead_s) * 1e6 + START_US
 
 
@@ -45,7 +45,7 @@ def test_a_loop_over_inputs_adds_to_the_time_of_reading():
     assert kernel_us("b200-sxm", 1.0, 8192, 8192) == pytest.approx(START_US + 5.24 + 5.90, abs=0.02)
     assert (
         Rates(DeviceKernels(load_hardware("b200-sxm")))
-        .cost(linear("", (8192, 8192), Layout(weight_dtype="nvfp4")), Counts())
+        .time(linear("", (8192, 8192), Layout(weight_dtype="nvfp4")), Counts())
         .seconds
         == 0
     )

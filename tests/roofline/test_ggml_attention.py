@@ -40,7 +40,7 @@ def test_wide_heads_and_those_without_groups_attend_in_vector_units_on_radeon(he
     hardware, op = load_hardware("rx-7900-xtx"), prompt_attention(*heads)
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware).with_fitted(half_length=0.0)
     counts = Counts(1.0, 4096.0, prefill_tokens=4096.0, prefill_pairs=4096.0**2 / 2)
-    rate = counts.dot(op.flops) / Rates(kernels).cost(op, counts).compute_s
+    rate = counts.dot(op.flops) / Rates(kernels).time(op, counts).compute_s
     assert (rate == pytest.approx(0.2 * hardware.peak_flops_per_s["fp32"])) is in_vectors
 
 

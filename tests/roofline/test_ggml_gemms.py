@@ -23,7 +23,7 @@ def flops_per_s(device: str, engine: str, stored: str) -> float:
     hardware = load_hardware(device)
     rates = Rates(load_engine(engine).kernels_on(hardware))
     op = Op(name="product", rate="gemm", format=stored, flops=Counts(tokens=2.0 * OUTPUTS * INPUTS), columns=OUTPUTS)
-    return 2.0 * OUTPUTS * INPUTS * TOKENS / float(rates.cost(op, Counts(tokens=float(TOKENS))).seconds)
+    return 2.0 * OUTPUTS * INPUTS * TOKENS / float(rates.time(op, Counts(tokens=float(TOKENS))).seconds)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_arc_multiplies_weights_over_sycl_once_they_lie_in_16_bits():
     rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q8_0"))
     flops = 2.0 * OUTPUTS * INPUTS * TOKENS
-    assert flops / rates.cost(op, Counts(1.0, float(TOKENS))).seconds / 1e12 == pytest.approx(44.5, rel=0.2)
-    assert 2 * rates.cost(op, Counts(1.0, 8.0)).seconds < rates.cost(op, Counts(1.0, 9.0)).seconds
+    assert flops / rates.time(op, Counts(1.0, float(TOKENS))).seconds / 1e12 == pytest.approx(44.5, rel=0.2)
+    assert 2 * rates.time(op, Counts(1.0, 8.0)).seconds < rates.time(op, Counts(1.0, 9.0)).seconds
 
 
 @pytest.mark.parametrize("engine", ["llama.cpp-vulkan-b1500", "llama.cpp-vulkan-b6325"])
@@ -83,7 +83,7 @@ def test_mmq_multiplies_as_it_was_timed_alone(stored, outputs, inputs, measured_
     hardware = load_hardware("rtx-3090")
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     op = linear("", (inputs, outputs), Layout(weight_dtype=stored))
-    assert Rates(kernels).cost(op, Counts(1.0, 2048.0)).seconds == pytest.approx(measured_s, rel=0.15)
+    assert Rates(kernels).time(op, Counts(1.0, 2048.0)).seconds == pytest.approx(measured_s, rel=0.15)
 
 
 @pytest.mark.parametrize(("device", "tera_flops_per_s"), [("a100-sxm-80", 65.6), ("h20-sxm", 86.9), ("t4", 16.8)])
@@ -96,8 +96,8 @@ def test_mmq_goes_by_the_clock_and_not_by_the_peak(device, tera_flops_per_s):
     kernels = load_engine("llama.cpp-b6325").kernels_on(hardware)
     counts, ops = Counts(1.0, 512.0), [linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)) for each in FORMATS]
     clocked, wide = (Rates(replace(kernels, hardware=each)) for each in (hardware, faster))
-    assert clocked.cost(ops[0], counts).compute_s == pytest.approx(wide.cost(ops[0], counts).compute_s)
-    assert clocked.cost(ops[1], counts).compute_s == pytest.approx(2 * wide.cost(ops[1], counts).compute_s)
+    assert clocked.time(ops[0], counts).compute_s == pytest.approx(wide.time(ops[0], counts).compute_s)
+    assert clocked.time(ops[1], counts).compute_s == pytest.approx(2 * wide.time(ops[1], counts).compute_s)
 
 
 def test_integers_without_tensor_cores_bound_mmq():
@@ -126,7 +126,7 @@ def test_least_rows_of_other_engines_kernels_are_not_ggmls():
     hardware = load_hardware("h20-sxm")
     rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype="q4_K_M"))
-    assert rates.cost(op, Counts(1.0, 1.0)).compute_s < rates.cost(op, Counts(1.0, 27.0)).compute_s / 20
+    assert rates.time(op, Counts(1.0, 1.0)).compute_s < rates.time(op, Counts(1.0, 27.0)).compute_s / 20
 
 
 def test_vega_20_multiplies_integers_over_vulkan_and_other_vegas_do_not():
@@ -163,7 +163,7 @@ def test_unpacked_weights_take_the_time_of_passing_through_memory():
     hardware = load_hardware("rtx-4090")
     rates = Rates(load_engine("llama.cpp-b1500").kernels_on(hardware))
     packed, wide = (
-        rates.cost(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)), Counts(1.0, float(TOKENS)))
+        rates.time(linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=each)), Counts(1.0, float(TOKENS)))
         for each in ("q4_K_M", "fp16")
     )
     moved = INPUTS * OUTPUTS * (number_format("q4_K_M").size_bytes + 2.0)
@@ -228,7 +228,7 @@ def test_one_row_over_vulkan_on_polaris(stored, measured_s):
     hardware = load_hardware("rx-470")
     kernels = load_engine("llama.cpp-vulkan-b6325").kernels_on(hardware)
     op = linear("", (INPUTS, OUTPUTS), Layout(weight_dtype=stored))
-    seconds = Rates(kernels).cost(op, Counts(1.0, 1.0)).seconds - kernels.start_s("fp16", op)
+    seconds = Rates(kernels).time(op, Counts(1.0, 1.0)).seconds - kernels.start_s("fp16", op)
     assert seconds == pytest.approx(measured_s, rel=0.2)
 
 
@@ -246,7 +246,7 @@ def test_experts_of_a_prompt_run_at_the_rates_that_ggml_timed(device, timed):
     op = Op(name="experts", rate="gemm", format="q4_K_M", flops=Counts(tokens=flops), experts=Experts(32, 4))
     op = replace(op, inputs=2048, columns=1792, expert_bytes=bytes_each)
     rates = Rates(load_engine("llama.cpp-b6325").kernels_on(hardware))
-    seconds = [float(rates.cost(op, Counts(tokens=float(tokens))).seconds) for tokens in timed]
+    seconds = [float(rates.time(op, Counts(tokens=float(tokens))).seconds) for tokens in timed]
     errors = [math.log(flops * n / at / 1e12 / rate) for (n, rate), at in zip(timed.items(), seconds, strict=True)]
     assert max(map(abs, errors)) < 0.25
     assert abs(sum(errors) / len(errors)) < 0.15

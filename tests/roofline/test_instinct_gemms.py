@@ -30,7 +30,7 @@ def kernel_us(device: str, timed: str, rows: float, columns: int, inputs: int) -
     rates, op = Rates(DeviceKernels(load_hardware(device))), linear("", (inputs, columns), Layout(weight_dtype=stored))
     counts = Counts(steps=1.0, tokens=rows)
     apart_s = float(rates.gemms.prepared_s(rates.peak(stored)[0], op, counts))
-    return 1e6 * float(rates.cost(op, counts).seconds - apart_s) - QUANTISER_US * (timed != "bf16")
+    return 1e6 * float(rates.time(op, counts).seconds - apart_s) - QUANTISER_US * (timed != "bf16")
 
 
 def times(device: str, timed: str, *, experts: bool) -> list[dict[str, str]]:
@@ -100,7 +100,7 @@ def experts_us(rates: Rates, row: dict[str, str]) -> float:
     ops = [op for op in layer.ops(int(row["inputs"]), Layout(weight_dtype=row["format"])) if op.columns and op.experts]
     alike = [replace(op, experts=op.experts._replace(uneven=False)) for op in ops]
     counts = Counts(steps=1.0, tokens=float(row["rows"]))
-    return sum(float(rates.cost(op, counts).seconds) for op in alike) * 1e6 - ROUTING_US
+    return sum(float(rates.time(op, counts).seconds) for op in alike) * 1e6 - ROUTING_US
 
 
 @pytest.mark.parametrize("engine", ["sglang-0.5", "sglang-0.5.10"])

@@ -20,7 +20,7 @@ SKINNY = [(1, 17792, 13312, 354.4), (1, 13312, 76032, 1454.8), (1, 13312, 9984, 
 def gemm_us(rows: int, inputs: int, columns: int, weight_dtype: str, device: str = "h20-sxm") -> float:
     op = linear("", (inputs, columns), Layout(weight_dtype=weight_dtype), "mixer")
     counts = Counts(steps=1.0, tokens=float(rows), logits=float(rows))
-    return float(Rates(DeviceKernels(load_hardware(device))).cost(op, counts).seconds) * 1e6
+    return float(Rates(DeviceKernels(load_hardware(device))).time(op, counts).seconds) * 1e6
 
 
 @pytest.mark.parametrize(("rows", "inputs", "columns", "us"), FP8)
@@ -52,5 +52,5 @@ def test_only_a_cpu_unpacks_numbers_for_tokens():
     """A fork of llama.cpp for CPUs, on an H20: another row never makes a product faster."""
     h20, op = load_hardware("h20-sxm"), linear("", (8192, 8192), Layout(weight_dtype="q4_K_M"))
     rates = Rates(load_engine("ik-llama.cpp-b3441").kernels_on(h20))
-    seconds = [float(rates.cost(op, Counts(steps=1.0, tokens=float(rows))).seconds) for rows in range(1, 33)]
+    seconds = [float(rates.time(op, Counts(steps=1.0, tokens=float(rows))).seconds) for rows in range(1, 33)]
     assert seconds == sorted(seconds)

@@ -49,7 +49,7 @@ def errors(engine: str, rows: list[dict[str, str]], ops_of) -> np.ndarray:
     alone = tuple(each.model_copy(update=triton) for each in kernels.rules.expert_kernels)
     rates = Rates(kernels.with_rules(expert_kernels=alone))
     found = [
-        sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(row["tokens"]))).seconds) for op in ops_of(row))
+        sum(float(rates.time(op, Counts(steps=1.0, tokens=float(row["tokens"]))).seconds) for op in ops_of(row))
         for row in rows
     ]
     return np.log(np.array(found) / [1e-6 * float(row["us"]) for row in rows])
@@ -119,7 +119,7 @@ def test_experts_on_a_pcie_card_take_what_they_took(timed_us, chosen, width, hid
         layer = MixtureOfExperts(kind="experts", experts=experts, chosen=chosen, intermediate=width)
         ops = [op for op in layer.ops(hidden, Layout(weight_dtype=stored)) if router or op.name != "router"]
         even = [replace(op, experts=op.experts._replace(uneven=False)) if op.experts else op for op in ops]
-        found = sum(float(rates.cost(op, Counts(steps=1.0, tokens=float(tokens))).seconds) for op in even)
+        found = sum(float(rates.time(op, Counts(steps=1.0, tokens=float(tokens))).seconds) for op in even)
         assert abs(np.log(1e6 * found / us)) < off, (experts, tokens)
 
 
@@ -129,5 +129,5 @@ def test_marlin_multiplies_on_a_geforce_card_as_16_bits_do(rows: int, us: float)
     kernels = load_engine("vllm-0.14").kernels_on(load_hardware("rtx-4090")).with_fitted(compute=1.0)
     dense = linear("", (2048, 8192), Layout(weight_dtype="int4"))
     one = replace(dense, experts=Experts(1, 1), expert_bytes=dense.weight_bytes, weight_bytes=0.0, launches=1)
-    cost = Rates(kernels).cost(one, Counts(steps=1.0, tokens=float(rows)))
+    cost = Rates(kernels).time(one, Counts(steps=1.0, tokens=float(rows)))
     assert float(cost.seconds - cost.overhead_s) == pytest.approx(1e-6 * us, rel=0.09)

@@ -74,8 +74,8 @@ def test_a_peak_without_measured_gemms_is_refused_and_needs_none_at_the_speed_of
     bare = device(1e12, 1e9).model_copy(update={"achievable": Achievable.model_construct(gemm={})})
     op, one = linear("product", (16, 16), Layout()), Counts(steps=1.0, tokens=1.0)
     with pytest.raises(ProfileError, match="no achievable gemm rates are known"):
-        Rates(DeviceKernels(bare)).cost(op, one)
-    assert LightRates(DeviceKernels(bare)).cost(op, one).compute_s == 2 * 16 * 16 / 1e12
+        Rates(DeviceKernels(bare)).time(op, one)
+    assert LightRates(DeviceKernels(bare)).time(op, one).compute_s == 2 * 16 * 16 / 1e12
 
 
 def milliseconds(model: StepModel, counts: Counts) -> dict[str, float]:
@@ -86,14 +86,14 @@ def test_attention_that_writes_its_scores_multiplies_and_then_moves_them():
     """100 pairs of 32 FLOPs at half of 1 MFLOP/s, and 24 bytes for each of two heads at 0.8 of 100 kB/s."""
     op = Op("", "prefill_attention", flops=Counts(prefill_pairs=32.0), heads=2.0)
     counts = Counts(steps=1.0, tokens=20.0, logits=1.0, prefill_tokens=20.0, prefill_pairs=100.0)
-    found = Rates(DeviceKernels(device(1e6, 1e5), kernels_with(score_bytes=24.0))).cost(op, counts)
+    found = Rates(DeviceKernels(device(1e6, 1e5), kernels_with(score_bytes=24.0))).time(op, counts)
     assert found.seconds == pytest.approx(3200 / 0.5e6 + 4800 / 0.8e5)
 
 
 def test_decode_attention_at_the_speed_of_light_computes_at_the_peak():
     op = Op("", "decode_attention", flops=Counts(decode_reads=32.0))
     light = LightRates(DeviceKernels(device(1e6, 1e5)))
-    assert light.cost(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
+    assert light.time(op, Counts(1.0, 1.0, 1.0, 100.0)).seconds == pytest.approx(3200 / 1e6)
 
 
 @pytest.mark.parametrize("size", [(10**11, 1), (1, 10**11)])
@@ -248,16 +248,16 @@ def test_a_scan_whose_states_pass_through_memory_takes_a_byte_for_so_many_flops(
     (rule,) = (each.rules for each in load_engine("vllm").kernels if "hopper" in each.families)
     counts = Counts(steps=1.0, tokens=tokens, prefill_tokens=tokens)
     flops = 48 * 48 * (6 * 128**2 + 64 * 10 * 128) * tokens
-    gemm_s = Rates(DeviceKernels(b200)).cost(scan, counts).seconds
+    gemm_s = Rates(DeviceKernels(b200)).time(scan, counts).seconds
     found_s = (
         Rates(DeviceKernels(b200, kernels_with(scan_flops_per_byte=rule.scan_flops_per_byte)))
-        .cost(scan, counts)
+        .time(scan, counts)
         .seconds
     )
     memory_s = flops / (rule.scan_flops_per_byte * b200.memory_bytes_per_s)
     assert found_s / 48 == pytest.approx(5.07e-3, rel=0.05)  # flashinfer-ai/flashinfer pull request 3902
     assert max(gemm_s, memory_s) <= found_s <= gemm_s + memory_s
-    assert LightRates(DeviceKernels(b200)).cost(scan, counts).seconds < gemm_s
+    assert LightRates(DeviceKernels(b200)).time(scan, counts).seconds < gemm_s
 
 
 def test_the_host_launches_each_kernel_of_a_prompt_and_a_slower_host_takes_longer():
@@ -325,7 +325,7 @@ def test_prefill_attention_reaches_its_measured_share(tokens, measured):
     """
     h100 = load_hardware("h100-sxm")
     op = next(op for op in load_model("llama-3.1-8b").ops() if op.name == "prefill attention")
-    cost = Rates(DeviceKernels(h100)).cost(op, count([Sequence(tokens, 0)]))
+    cost = Rates(DeviceKernels(h100)).time(op, count([Sequence(tokens, 0)]))
     share = cost.flops / cost.seconds / h100.peak_flops_per_s["bf16"]
     assert share == pytest.approx(0.68 * (tokens + 1) / (tokens + 1 + 1349))
     assert share == pytest.approx(measured, rel=0.06)
@@ -336,7 +336,7 @@ def test_a_fitted_half_length_is_a_multiple_of_the_devices_own():
     attention = next(op for op in TINY.ops(Layout()) if op.rate == "prefill_attention")
     hardware, prompt = device(1e12, 1e15), count([Sequence(6, 0)])
     own, doubled = (
-        Rates(DeviceKernels(hardware, kernels_with(half_length=by))).cost(attention, prompt).seconds
+        Rates(DeviceKernels(hardware, kernels_with(half_length=by))).time(attention, prompt).seconds
         for by in (1.0, 2.0)
     )
     assert doubled / own == pytest.approx((21 + 6 * 8 / 2) / (21 + 6 * 4 / 2))
@@ -346,8 +346,8 @@ def test_a_chunk_with_a_past_costs_what_its_pairs_cost():
     """Two chunks of 1,024 cost what one prompt of 2,048 costs: pairs and tokens are the same sums."""
     op = next(op for op in load_model("llama-3.1-8b").ops() if op.name == "prefill attention")
     rates = Rates(DeviceKernels(load_hardware("h100-sxm")))
-    whole = rates.cost(op, count([Sequence(2048, 0)])).seconds
-    chunks = [rates.cost(op, count([Sequence(1024, past)])).seconds for past in (0, 1024)]
+    whole = rates.time(op, count([Sequence(2048, 0)])).seconds
+    chunks = [rates.time(op, count([Sequence(1024, past)])).seconds for past in (0, 1024)]
     assert sum(chunks) == pytest.approx(whole)
     assert chunks[1] < 3 * chunks[0]  # three times the pairs, at a higher share
 
@@ -403,9 +403,9 @@ def test_experts_against_measured_kernels(device, stored, shares):
     )
     for tokens, share in zip((1, 16, 256, 1024, 4096, 16384), shares, strict=True):
         counts = Counts(steps=1, tokens=float(tokens))
-        least = [light.cost(op, counts) for op in ops if op.rate == "gemm"]
+        least = [light.time(op, counts) for op in ops if op.rate == "gemm"]
         ideal_s = max(sum(float(each.compute_s) for each in least), sum(float(each.memory_s) for each in least))
-        taken_s = sum(float(rates.cost(op, counts).seconds) for op in ops)
+        taken_s = sum(float(rates.time(op, counts).seconds) for op in ops)
         assert ideal_s / taken_s == pytest.approx(share, rel=1 / 3)
 
 
@@ -423,7 +423,7 @@ ALL_REDUCES = [
 @pytest.mark.parametrize(("kibibytes", "measured_us", "tolerance"), ALL_REDUCES)
 def test_all_reduce_against_measured_times(kibibytes, measured_us, tolerance):
     (op,) = all_reduce("sum", 512, Layout(tp=8))  # 512 values of 2 bytes: 1 KiB per token
-    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
+    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).time(op, Counts(steps=1, tokens=kibibytes)).seconds
     assert seconds == pytest.approx(5.1e-6 + 2 * 7 / 8 * kibibytes * 1024 / 285e9)
     assert seconds == pytest.approx(measured_us * 1e-6, rel=tolerance)
 
@@ -432,7 +432,7 @@ def test_all_reduce_against_measured_times(kibibytes, measured_us, tolerance):
 def test_large_all_reduces_take_the_ring(kibibytes, own_kernel_us):
     """Never slower than vLLM's own kernel was measured at these sizes."""
     (op,) = all_reduce("sum", 512, Layout(tp=8))
-    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).cost(op, Counts(steps=1, tokens=kibibytes)).seconds
+    seconds = Rates(DeviceKernels(load_hardware("h100-sxm"))).time(op, Counts(steps=1, tokens=kibibytes)).seconds
     assert seconds == pytest.approx(17.1e-6 + 2 * 7 / 8 * kibibytes * 1024 / 385e9)
     assert seconds < own_kernel_us * 1e-6
 
@@ -457,7 +457,7 @@ SHARES = {
 def share_of_roofline(hardware: Hardware, tokens: int) -> float:
     shares = []
     for shape in ((rows, columns) for rows in (4096, 8192, 16_384) for columns in (4096, 8192, 16_384)):
-        cost = Rates(DeviceKernels(hardware)).cost(linear("product", shape, Layout()), Counts(steps=1, tokens=tokens))
+        cost = Rates(DeviceKernels(hardware)).time(linear("product", shape, Layout()), Counts(steps=1, tokens=tokens))
         compute_s = cost.flops / hardware.peak_flops_per_s["bf16"]
         shares.append(max(compute_s, cost.moved_bytes / hardware.memory_bytes_per_s) / cost.seconds)
     return float(np.median(shares))
@@ -484,7 +484,7 @@ MODELS = ("llama-2-7b", "llama-3-8b", "llama-2-13b", "qwen2.5-7b", "llama-2-70b"
 
 def share_of_layer(hardware: Hardware, model: str, tokens: int) -> float:
     ops = [op for op in load_model(model).ops() if op.rate == "gemm" and op.name != "output head"]
-    costs = [Rates(DeviceKernels(hardware)).cost(op, Counts(steps=1, tokens=tokens)) for op in ops]
+    costs = [Rates(DeviceKernels(hardware)).time(op, Counts(steps=1, tokens=tokens)) for op in ops]
     weight_bytes = sum(op.weight_bytes * op.repeats for op in ops)
     flops_s = sum(cost.flops for cost in costs) / hardware.peak_flops_per_s["bf16"]
     ideal_s = flops_s if tokens >= 128 else weight_bytes / hardware.memory_bytes_per_s

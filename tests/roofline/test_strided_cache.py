@@ -38,7 +38,7 @@ def test_a_prompt_behind_a_long_context_is_as_slow_as_its_cache():
     rates, taken = Rates(KERNELS.with_fitted(half_length=0.0)), []
     for kv_heads in (8, 1):
         op = prompt_attention(48, kv_heads)
-        taken.append(counts.dot(op.flops) / rates.cost(op, counts).seconds)
+        taken.append(counts.dot(op.flops) / rates.time(op, counts).seconds)
     assert taken[0] == pytest.approx(3.22 * 16 * 32e9)
     assert taken[1] > 4 * taken[0]
 

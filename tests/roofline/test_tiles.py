@@ -26,7 +26,7 @@ H100 += [(256, 28672, 8192, 182.5), (384, 28672, 8192, 282.5), (392, 28672, 8192
 
 def gemm_us(device: str, rows: float, inputs: int, columns: int, weight_dtype: str = "bf16") -> float:
     op = linear("", (inputs, columns), Layout(weight_dtype=weight_dtype))
-    return float(Rates(DeviceKernels(load_hardware(device))).cost(op, Counts(steps=1.0, tokens=rows)).seconds) * 1e6
+    return float(Rates(DeviceKernels(load_hardware(device))).time(op, Counts(steps=1.0, tokens=rows)).seconds) * 1e6
 
 
 @pytest.mark.parametrize(("device", "timed"), [("a100-sxm-80", A100), ("h100-sxm", H100)])

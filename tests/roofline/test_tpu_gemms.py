@@ -14,5 +14,5 @@ from simulator.roofline.roofline import Rates
 def test_squares_in_bf16_on_each_core_of_tpu7x(size, tflops, off):
     """Both cores multiply a square each: as one product of twice the rows on the chip."""
     rates, op = Rates(DeviceKernels(load_hardware("tpu7x"))), linear("", (size, size), Layout())
-    found_s = float(rates.cost(op, Counts(steps=1.0, tokens=2 * size)).seconds)
+    found_s = float(rates.time(op, Counts(steps=1.0, tokens=2 * size)).seconds)
     assert found_s == pytest.approx(2 * size**3 / tflops / 1e12, rel=off)

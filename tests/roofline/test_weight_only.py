@@ -14,7 +14,7 @@ from simulator.models.model import load_model
 from simulator.models.op_builders import linear
 from simulator.models.operations import Counts, Op, Sequence, count
 from simulator.models.routed_experts import Experts
-from simulator.roofline.cost import Cost
+from simulator.roofline.op_time import OpTime
 from simulator.roofline.roofline import Rates
 from simulator.roofline.speed_of_light import LightRates
 from simulator.roofline.step_floor import step_floor
@@ -31,9 +31,9 @@ def product(stored: str = "q4_K_M") -> Op:
     return linear("", (SIDE, SIDE), Layout(weight_dtype=stored))
 
 
-def cost(op: Op, rows: float, **rules: object) -> Cost:
+def cost(op: Op, rows: float, **rules: object) -> OpTime:
     """Its cost on Strix Halo under some rules."""
-    return Rates(DeviceKernels(HALO, kernels_with(**rules))).cost(op, Counts(steps=1.0, tokens=rows))
+    return Rates(DeviceKernels(HALO, kernels_with(**rules))).time(op, Counts(steps=1.0, tokens=rows))
 
 
 def test_weights_of_many_rows_are_unpacked_in_memory():
@@ -47,8 +47,8 @@ def test_weights_of_many_rows_are_unpacked_in_memory():
     assert many.seconds == pytest.approx(wide.seconds + unpacking_s)
     assert many.moved_bytes == pytest.approx(wide.moved_bytes + WEIGHTS * (4.85 + 16) / 8)
     assert cost(product("fp16"), 64.0, **rule).seconds == wide.seconds  # nothing to unpack
-    light = LightRates(DeviceKernels(HALO, kernels_with(**rule))).cost(op, Counts(1.0, 64.0))
-    assert light.seconds == LightRates(DeviceKernels(HALO)).cost(op, Counts(1.0, 64.0)).seconds
+    light = LightRates(DeviceKernels(HALO, kernels_with(**rule))).time(op, Counts(1.0, 64.0))
+    assert light.seconds == LightRates(DeviceKernels(HALO)).time(op, Counts(1.0, 64.0)).seconds
 
 
 def test_experts_are_unpacked_by_the_rows_that_each_has():
@@ -101,7 +101,7 @@ def test_vector_units_unpack_formats_without_superblocks_faster(build):
     for stored in ("q8_0", "q4_0@4.54", "q8_K_XL@9.1", "mxfp4", "mxfp4+q4_K_M", "iq4_XS@4.4+q8_0"):
         assert kernels.vector_share(stored) == 0.26
     assert kernels.vector_share("q4_K_M@4.9") == kernels.fitted.vector
-    one = Rates(kernels).cost(product("q8_0"), Counts(1.0, 1.0))
+    one = Rates(kernels).time(product("q8_0"), Counts(1.0, 1.0))
     assert one.compute_s == pytest.approx(2 * WEIGHTS / (0.26 * 29.7e12))
 
 
@@ -116,7 +116,7 @@ def test_products_with_one_row_take_the_time_of_kernels():
     kernels = load_engine("llama.cpp-b6325").kernels_on(HALO)
     for stored, measured_s in (("q8_0", 287e-6), ("q5_K_M@5.5", 203e-6)):
         op = linear("", (14336, 4096), Layout(weight_dtype=stored))
-        seconds = Rates(kernels).cost(op, Counts(1.0, 1.0)).seconds
+        seconds = Rates(kernels).time(op, Counts(1.0, 1.0)).seconds
         assert seconds - kernels.start_s("fp16", op) == pytest.approx(measured_s, rel=0.05)
 
 

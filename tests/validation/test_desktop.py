@@ -174,10 +174,10 @@ def test_unpacking_is_shared_by_the_tokens_of_a_tile():
     rates = Rates(load_engine("ik-llama.cpp").kernels_on(load_hardware("m2-max-cpu")))
     layout = Layout(1, 1, 1, "iq3_S", "fp16", "fp16")
     op = next(each for each in load_model("llama-2-7b").ops(layout) if each.rate == "gemm")
-    one, eight = (rates.cost(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
+    one, eight = (rates.time(op, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 8.0))
     assert eight / one == pytest.approx(8 * (1 + 6.6 / 8) / (1 + 6.6))
     routed = replace(op, experts=Experts(8, 2))  # two tokens reach 3.5 of them, so that each has 4 / 3.5 rows
-    one, two, many = (rates.cost(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 2.0, 64.0))
+    one, two, many = (rates.time(routed, Counts(steps=1.0, tokens=n)).compute_s for n in (1.0, 2.0, 64.0))
     assert two / one == pytest.approx(2 * (1 + 6.6 * 3.5 / 4) / (1 + 6.6))
     assert many / one == pytest.approx(64 * (1 + 6.6 / 8) / (1 + 6.6))
 

@@ -242,7 +242,7 @@ def test_no_gemm_reads_weights_faster_than_the_best_that_was_measured(share):
     hardware = load_hardware("h100-sxm")
     kernels = engine_of("vllm", "0.33").kernels_on(hardware).with_fitted(memory=share)
     op = linear("down", (8192, 8192), Layout())
-    cost = Rates(kernels).cost(op, Counts(steps=1.0, tokens=1.0))
+    cost = Rates(kernels).time(op, Counts(steps=1.0, tokens=1.0))
     assert cost.moved_bytes / cost.memory_s <= HIGHEST_MEMORY_FRACTION * hardware.memory_bytes_per_s * (1 + 1e-9)
 
 
@@ -250,7 +250,7 @@ def test_an_engine_tuned_for_decode_reads_weights_at_the_best_rate_of_any_kernel
     hardware, op = load_hardware("h200-sxm"), linear("down", (8192, 8192), Layout())
     shares = {}
     for best in (True, False):
-        cost = Rates(DeviceKernels(hardware, kernels_with(reads_at_best_rate=best))).cost(
+        cost = Rates(DeviceKernels(hardware, kernels_with(reads_at_best_rate=best))).time(
             op, Counts(steps=1.0, tokens=1.0)
         )
         shares[best] = cost.moved_bytes / cost.memory_s / hardware.memory_bytes_per_s

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from simulator.cli.numbers import milliseconds, percent
 from simulator.cli.output import Column, Row, View
-from simulator.deployment.estimate import Estimate, OpCost, Phase
+from simulator.deployment.estimate import Estimate, Phase, StepOp
 from simulator.questions.identity import identity
 from simulator.units import scaled
 
@@ -18,15 +18,15 @@ def op_rows(found: Estimate) -> Iterator[Row]:
             yield {**identity(found.deployment), **sizes, "phase": name, **_op_row(phase, op)}
 
 
-def _op_row(phase: Phase, op: OpCost) -> Row:
-    cost = op.cost._asdict()
+def _op_row(phase: Phase, op: StepOp) -> Row:
+    time = op.time._asdict()
     return {
-        "op": cost.pop("name"),
+        "op": time.pop("name"),
         "repeats": op.repeats,
-        **cost,
+        **time,
         "light_s": op.light_s,
         "share": phase.share(op),
-        "bound": op.cost.bound,
+        "bound": op.time.bound,
     }
 
 
@@ -63,5 +63,5 @@ def phase_view(found: Estimate, name: str, phase: Phase) -> View:
 
 
 def _sum_row(phase: Phase) -> Row:
-    sums = {name: sum(float(getattr(op.cost, name)) for op in phase.ops) for name in phase.ops[0].cost._fields[1:]}
+    sums = {name: sum(float(getattr(op.time, name)) for op in phase.ops) for name in phase.ops[0].time._fields[1:]}
     return {"op": "sum", "repeats": None, **sums, "share": 1.0, "bound": None, "light_s": phase.light_s}
