@@ -45,17 +45,19 @@ COLUMNS = {  # our name: other ones, in small letters with _ for what is neither
     "quality": ("grade",),
 }
 _OURS = {other: name for name, others in COLUMNS.items() for other in others}
-FOR_PEOPLE = (
-    "source_url",
-    "source_commit",
-    "load",
-    "notes",
-    "note",
-    "comment",
-    "comments",
-)  # columns that decide nothing
+FOR_PEOPLE = (  # columns that decide nothing
+    *("source_url", "source_commit", "load"),
+    *("notes", "note", "comment", "comments"),
+)
 TIMES_MS = {"ms": 1.0, "s": 1e3, "us": 1e-3}  # a time's unit in milliseconds
 UNITS = {"msec": "ms", "milliseconds": "ms", "sec": "s", "seconds": "s", "\u00b5s": "us", "microseconds": "us"}
+PER_TOKEN = re.compile(r"\s*(?:/|\bper )\s*(?:output )?tok(?:en)?$")  # ms/token is ms
+COUNTED = {  # what a rate counts, by the ending of its name, as units call it
+    "tok_s": ("t", "tok", "toks", "token", "tokens"),
+    "req_s": ("req", "reqs", "request", "requests", "query", "queries", "sample", "samples"),
+}
+PER_S = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 1 / 60, "minute": 1 / 60, "h": 1 / 3600, "hour": 1 / 3600}
+SHORT = {"tps": "tok/s", "rps": "req/s", "qps": "req/s"}
 METRICS = {  # other names of metrics, without statistic and unit
     "ttft_ms": ("ttft", "time_to_first_token"),
     "tpot_ms": ("tpot", "time_per_output_token"),
@@ -70,6 +72,11 @@ METRICS = {  # other names of metrics, without statistic and unit
     "req_s": ("request_throughput", "requests_per_second"),
 }
 _METRICS = {other: name for name, others in METRICS.items() for other in others}
+RATE = {  # a rate's unit behind a metric's name: "Output Throughput (tok/s)"
+    "tok_s": re.compile(r"_(?:tps|t_s|tok(?:en)?s?_(?:per_)?s(?:ec(?:ond)?)?)$"),
+    "req_s": re.compile(r"_(?:rps|qps|req(?:uest)?s?_(?:per_)?s(?:ec(?:ond)?)?)$"),
+}
+SAME = {"avg": "mean", "average": "mean", "p50": "median"}  # statistics of two names
 STATISTIC = re.compile(  # p99_ttft_ms, ttft_p99_ms, ttft_ms_p99
     r"(?P<before>mean|avg|average|median|p\d\d?)_(?P<of>.+)"
     r"|(?P<base>.+?)_(?P<behind>mean|avg|average|median|p\d\d?)(?P<unit>(?:_(?:ms|s|us))?)"
@@ -107,30 +114,60 @@ def _plain(text: str) -> str:
 def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
     """Return our name of a metric, its statistic, and the factor that brings its values into the unit of that name.
 
-    Raises ValueError for a time without a unit, and where two cells contradict each other.
+    Raises ValueError for a time without a unit, a unit that is not the metric's, and cells that contradict each other.
 
     >>> metric_of("P99 TTFT", "", "s"), metric_of("mean_tpot_ms", "", ""), metric_of("output_throughput", "", "tok/s")
     (('ttft_ms', 'p99', 1000.0), ('tpot_ms', 'mean', 1.0), ('throughput_out_tok_s', '', 1.0))
     """
     if PER_DEVICE.search(unit):
         raise ValueError(f"unit {unit!r} is that of one device. Give the figure of all of them together")
-    plain, unit = _plain(metric), UNITS.get(unit.lower(), unit.lower())
+    plain = _plain(metric)
     if told := STATISTIC.fullmatch(plain):
         plain, named = told["of"] or f"{told['base']}{told['unit']}", told["before"] or told["behind"]
-        if stat not in ("", named):
+        if stat and SAME.get(stat, stat) != SAME.get(named, named):
             raise ValueError(f"metric {metric!r} and stat {stat!r} contradict each other")
         stat = named
     base, _, own = plain.rpartition("_")
-    is_time = own in TIMES_MS and not base.endswith("tok")  # tok_s is a throughput
-    name = _METRICS.get(base if is_time else plain, plain)
-    if not name.endswith("_ms"):
-        return name, stat, 1.0
-    if is_time and unit in TIMES_MS and unit != own:
+    own = own if own in TIMES_MS and not base.endswith("tok") else ""  # tok_s is a throughput
+    name = _METRICS.get(base if own else plain) or _rate_before_its_unit(plain) or plain
+    return name, stat, _in_ms(metric, own, unit) if name.endswith("_ms") else _per_s(name, unit)
+
+
+def _rate_before_its_unit(plain: str) -> str:
+    """Return our name of a rate whose unit is behind its name, "" for another text."""
+    found = (_METRICS.get(unit.sub("", plain), "") for unit in RATE.values())
+    return next((name for name, kind in zip(found, RATE, strict=True) if name.endswith(kind)), "")
+
+
+def _in_ms(metric: str, own: str, unit: str) -> float:
+    """Return how many milliseconds a time's unit has: that in the metric's name (`own`), or that of its column."""
+    plain = PER_TOKEN.sub("", unit.lower())
+    stated = UNITS.get(plain, plain)
+    if own and stated in TIMES_MS and stated != own:
         raise ValueError(f"metric {metric!r} and unit {unit!r} contradict each other")
-    unit = own if is_time else unit
-    if unit not in TIMES_MS:
-        raise ValueError(f"metric {metric!r} has no unit of time. State it in a column unit: {', '.join(TIMES_MS)}")
-    return name, stat, TIMES_MS[unit]
+    if not own and stated not in TIMES_MS:
+        missing = f"unit {unit!r} is none of time" if unit else f"metric {metric!r} has no unit of time"
+        raise ValueError(f"{missing}. State it in a column unit: {', '.join(TIMES_MS)}")
+    return TIMES_MS[own or stated]
+
+
+def _per_s(name: str, unit: str) -> float:
+    """Return what a rate's unit is in that of its name; 1 where none is stated, and for what is no rate.
+
+    >>> _per_s("throughput_out_tok_s", "ktok/s"), _per_s("req_s", "requests per hour") == 1 / 3600
+    (1000.0, True)
+    """
+    kind = next((each for each in COUNTED if each in name), "")
+    if not unit or not kind:
+        return 1.0
+    plain = re.sub(r"\bper\b", "/", unit.lower())
+    plain = re.sub(r"\s+|^(?:output|input|total|generated)\b", "", plain)
+    what, *over = SHORT.get(plain, plain).split("/")
+    thousand = what[:1] == "k" and what[1:] in COUNTED[kind]
+    of_a_user = over[1:] == ["user"] and name.endswith("per_user")
+    if not over or over[0] not in PER_S or (over[1:] and not of_a_user) or not (thousand or what in COUNTED[kind]):
+        raise ValueError(f"unit {unit!r} is not that of {name}. State the value in {kind.replace('_', '/')}")
+    return PER_S[over[0]] * (1e3 if thousand else 1.0)
 
 
 def with_test(row: Mapping[str, str]) -> dict[str, str]:

@@ -226,9 +226,8 @@ def _measurement(row: Mapping[str, str], name: str, value: float, flaw: str = ""
 def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     found = {FIELDS.get(column, column): read(column, cell[column]) for column, read in READERS.items()}
     stated = found["devices"] or any(found[each] for each in ("tp", "pp", "dp", "replicas"))
-    if several := server_of(found["hardware"]) or counted(
-        found["hardware"]
-    ):  # 8x H100: as many, where no column says how many
+    several = server_of(found["hardware"]) or counted(found["hardware"])
+    if several:  # 8x H100: as many, where no column says how many
         found["hardware"], found["devices"] = several[0], found["devices"] or (0 if stated else several[1])
         if CPU.search(several[0]):
             found["not_modelled"] = found["not_modelled"] or "one process over several sockets"

@@ -1,5 +1,7 @@
 """Tables of measurements as strangers write them: names of columns and metrics, units, and what is not read."""
 
+import re
+
 import pytest
 
 from simulator.errors import ProfileError
@@ -91,6 +93,43 @@ def test_columns_that_are_not_read_are_told(tmp_path):
 def test_a_metric_that_contradicts_its_statistic_is_no_figure():
     with pytest.raises(ValueError, match="contradict"):
         metric_of("p99_ttft_ms", "mean", "")
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "found"),
+    [
+        ("output_throughput", "ktok/s", ("throughput_out_tok_s", 1000.0)),
+        ("output_throughput", "Output tokens per second", ("throughput_out_tok_s", 1.0)),
+        ("Output Throughput (tok/s)", "", ("throughput_out_tok_s", 1.0)),
+        ("Request throughput (req/s)", "", ("req_s", 1.0)),
+        ("req_s", "requests/min", ("req_s", 1 / 60)),
+        ("decode_tok_s_per_user", "tok/s/user", ("decode_tok_s_per_user", 1.0)),
+        ("tpot", "ms/token", ("tpot_ms", 1.0)),
+    ],
+)
+def test_a_unit_is_that_of_its_metric(metric, unit, found):
+    name, _, factor = metric_of(metric, "", unit)
+    assert (name, factor) == found
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "told"),
+    [
+        ("output_throughput", "tok/s/user", "not that of throughput_out_tok_s. State the value in tok/s"),
+        ("output_throughput", "req/s", "not that of throughput_out_tok_s"),
+        ("req_s", "%", "State the value in req/s"),
+        ("ttft", "min", "unit 'min' is none of time"),
+        ("ttft", "", "has no unit of time"),
+    ],
+)
+def test_a_unit_of_something_else_is_a_flaw(metric, unit, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        metric_of(metric, "", unit)
+
+
+def test_one_statistic_of_two_names_contradicts_nothing():
+    assert metric_of("p50_ttft_ms", "median", "") == ("ttft_ms", "p50", 1.0)
+    assert metric_of("mean_ttft_ms", "avg", "") == ("ttft_ms", "mean", 1.0)
 
 
 @pytest.mark.parametrize(
