@@ -30,7 +30,7 @@ GGUF_CACHES = {"bf16": "bf16", "fp16": "f16", "q8_0": "q8_0", "q5_0": "q5_0", "q
 def launch_command(deployment: Deployment, repository: str = "") -> str:
     """Return the command that starts one replica, with every setting that its prediction rests on.
 
-    `repository` holds the checkpoint, where that is not its publisher's own; else it is what has to be found.
+    `repository` holds the checkpoint, where one is known; else it is its publisher's, or what has to be found.
     Names of flags: `vllm serve --help` (0.33), SGLang's server_args.py, trtllm-serve, tools/server/README.md of
     llama.cpp, mlx_lm.server, Ollama's FAQ. Over several hosts it is that of each (launch_several_hosts.py). Raises
     NotModelledError for engines that no command is known for, and for settings that no flag of the engine is known
@@ -47,8 +47,8 @@ def launch_command(deployment: Deployment, repository: str = "") -> str:
     refuse_misfit(memory_plan(deployment))
     command = _COMMANDS[engine.engine]
     before, after = words_of_hosts(deployment)
-    text = " ".join([*before, *command.words(deployment), *after, *_flags(command.flags, deployment)])
-    return text.replace(_checkpoint(deployment), repository) if repository else text
+    words = command.words(deployment, repository)
+    return " ".join([*before, *words, *after, *_flags(command.flags, deployment)])
 
 
 def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:
@@ -118,8 +118,10 @@ def _more_than_one(degree: int) -> int | None:
     return degree if degree > 1 else None
 
 
-def _quantised(deployment: Deployment) -> tuple[str, str | None]:
+def _quantised(deployment: Deployment, repository: str) -> tuple[str, str | None]:
     """Return the checkpoint, and the format to which the engine quantises it while it loads."""
+    if repository:
+        return repository, None
     stored = deployment.layout.weight_dtype
     online = ONLINE.get(stored) if deployment.model.weight_dtype in CAST else None
     return (_name(deployment.model) if online else _checkpoint(deployment)), online
@@ -139,9 +141,9 @@ def _longest(deployment: Deployment) -> int | None:
     return deployment.settings.max_model_len or (held if held < deployment.max_model_len else None)
 
 
-def _vllm(deployment: Deployment) -> Words:
+def _vllm(deployment: Deployment, repository: str) -> Words:
     layout = deployment.layout
-    checkpoint, online = _quantised(deployment)
+    checkpoint, online = _quantised(deployment, repository)
     flags = {
         "--tensor-parallel-size": _more_than_one(deployment.tp),
         "--pipeline-parallel-size": _more_than_one(layout.pp),
@@ -174,9 +176,9 @@ def _heads(drafts: Speculation, deployment: Deployment) -> str:
     return f"<{drafts.draft} heads of {_name(deployment.model)}>"
 
 
-def _sglang(deployment: Deployment) -> Words:
+def _sglang(deployment: Deployment, repository: str) -> Words:
     layout = deployment.layout
-    checkpoint, online = _quantised(deployment)
+    checkpoint, online = _quantised(deployment, repository)
     flags = {
         "--tp": _more_than_one(deployment.tp * layout.dp),
         "--pp": _more_than_one(layout.pp),
@@ -207,7 +209,7 @@ def _sglang_drafts(drafts: Speculation, deployment: Deployment) -> Words | None:
     return ["--speculative-algorithm", *words, *steps, "--speculative-num-draft-tokens", str(drafts.tokens + 1)]
 
 
-def _tensorrt_llm(deployment: Deployment) -> Words:
+def _tensorrt_llm(deployment: Deployment, repository: str) -> Words:
     layout = deployment.layout
     flags = {
         "--tp_size": _more_than_one(deployment.tp * layout.dp),
@@ -218,10 +220,10 @@ def _tensorrt_llm(deployment: Deployment) -> Words:
         "--max_num_tokens": deployment.max_num_batched_tokens // layout.dp,
         "--kv_cache_free_gpu_memory_fraction": f"{deployment.memory_fraction:g}",
     }
-    return ["trtllm-serve", _checkpoint(deployment), *_given(flags)]
+    return ["trtllm-serve", repository or _checkpoint(deployment), *_given(flags)]
 
 
-def _llama_cpp(deployment: Deployment) -> Words:
+def _llama_cpp(deployment: Deployment, _repository: str) -> Words:
     """Return the flags of llama-server: the context is that of all slots together."""
     plan = memory_plan(deployment)
     stored, micro = deployment.layout.weight_dtype, deployment.engine.micro_batch_tokens
@@ -236,19 +238,20 @@ def _llama_cpp(deployment: Deployment) -> Words:
         "-ctk": _cache(deployment, GGUF_CACHES),
         "-ctv": _cache(deployment, GGUF_CACHES),
     }
-    whose = "UD-" if stored.endswith("+q8_0") and type_name(stored) in GGUF else ""  # unsloth's
-    named = type_name(stored) if whose else stored
+    experts, _, rest = stored.partition("+")
+    whose = "UD-" if rest == "q8_0" and type_name(experts) in GGUF else ""  # unsloth's
+    named = type_name(experts) if whose else rest or stored  # files whose experts stay in mxfp4 are named by the rest
     return ["llama-server", "-m", f"{deployment.model.id}-{whose}{named.upper()}.gguf", *_given(flags)]
 
 
-def _mlx(deployment: Deployment) -> Words:
+def _mlx(deployment: Deployment, repository: str) -> Words:
     stored, bits = deployment.layout.weight_dtype, int(number_format(deployment.layout.weight_dtype).bits)
     last = _name(deployment.model).rpartition("/")[2]
     name = f"mlx-community/{last}-{bits}bit" if stored.startswith("mlx") else _name(deployment.model)
-    return ["mlx_lm.server", "--model", name]
+    return ["mlx_lm.server", "--model", repository or name]
 
 
-def _ollama(deployment: Deployment) -> Words:
+def _ollama(deployment: Deployment, _repository: str) -> Words:
     plan = memory_plan(deployment)
     of_server = [f"OLLAMA_NUM_PARALLEL={plan.num_blocks}", f"OLLAMA_CONTEXT_LENGTH={plan.block_size}"]
     return [*of_server, "ollama", "serve"]
@@ -259,9 +262,9 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 
 @dataclass(frozen=True, slots=True)
 class LaunchWords:
-    """The words that start an engine, and the flags of settings that are not among them."""
+    """The words that start an engine, of a deployment and a repository or "", and the flags of other settings."""
 
-    words: Callable[[Deployment], Words]
+    words: Callable[[Deployment, str], Words]
     flags: Mapping[str, Flag]
 
 

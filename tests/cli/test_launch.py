@@ -2,6 +2,7 @@
 
 import shlex
 
+import pytest
 import yaml
 
 from simulator import deploy
@@ -30,8 +31,26 @@ def test_the_checkpoint_that_was_typed_is_started():
     asked = ("launch", "--model", "Qwen/Qwen3-32B-AWQ", "--hardware", "rtx-5090")
     assert printed(*asked).startswith("vllm serve Qwen/Qwen3-32B-AWQ --max-model-len")
     assert "- Qwen/Qwen3-32B-AWQ\n" in printed(*asked, "--as", "compose")
-    assert "'<Qwen/Qwen3-32B in fp8>'" not in printed(*asked, "--weight-dtype", "int4")
+    assert printed(*asked, "--weight-dtype", "int4") == printed(*asked)
     assert "'<Qwen/Qwen3-32B in nvfp4>'" in printed(*asked, "--weight-dtype", "nvfp4")
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "started"),
+    [
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", "vllm", "vllm serve RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8 --max"),
+        ("NousResearch/Meta-Llama-3.1-8B", "sglang", "--model-path NousResearch/Meta-Llama-3.1-8B --max"),
+        ("https://huggingface.co/Qwen/Qwen3-32B-AWQ", "tensorrt-llm", "trtllm-serve Qwen/Qwen3-32B-AWQ --max"),
+        ("lmstudio-community/Qwen3-8B-MLX-4bit", "mlx-lm", "--model lmstudio-community/Qwen3-8B-MLX-4bit"),
+        ("Qwen/Qwen3-8B", "mlx-lm", "--model Qwen/Qwen3-8B"),
+        ("model_profiles/llama-3.1-8b.yaml", "vllm", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max"),
+    ],
+)
+def test_what_was_typed_is_started_as_it_is_stored(model, engine, started):
+    hardware = "m4-max" if engine == "mlx-lm" else "h100-sxm"
+    text = printed("launch", "--model", model, "--hardware", hardware, "--engine", engine)
+    assert started in " ".join(text.replace("\\\n", "").split())
+    assert "--quantization" not in text
 
 
 def test_a_file_is_written_or_printed(tmp_path):

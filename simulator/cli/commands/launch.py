@@ -1,5 +1,6 @@
 """`infercast launch`: the command, or a file, that starts a deployment with exactly the settings of its prediction."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -59,4 +60,8 @@ def command(
 
 def _repository(typed: str, deployment: Deployment) -> str:
     """Return the repository that was typed as the model, where it holds the weights' format; "" for other names."""
-    return typed if "/" in typed and checkpoint(typed)[1] == deployment.layout.weight_dtype else ""
+    name = typed.removeprefix("https://huggingface.co/").rstrip("/")
+    if not re.fullmatch(r"\w[\w.-]*/[\w.-]+", name) or name.endswith((".yaml", ".yml")):
+        return ""
+    model, stored = checkpoint(name)
+    return name if model.checkpoint_format(stored or model.weight_dtype) == deployment.layout.weight_dtype else ""
