@@ -7,7 +7,7 @@ COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, H100x8, H100 (8x), 8 GPUs H100, d
     r"(?P<many>\d{1,3})\s*(?:[x\u00d7*]\s*|gpus?\s+)(?P<device>\D.+|\d{4}.*)"
     r"|(?P<before>.+?)(?:\s[x\u00d7]\s?|\s?\*\s?|\s\(x?(?=\d+(?:\s?(?:x|gpus?))?\)$))(?P<times>\d{1,3})(?:\s?(?:x|gpus?))?\)?"
     r"|(?P<of>.+?)\s(?P<some>\d{1,3})\s?gpus"
-    r"|(?P<glued>.*\d)x(?P<copies>[2-9]|1[0-6])"
+    r"|(?!(?:google |cloud )*(?:tpu|v\d(?:e|p|x|litepod)?[ -]))(?P<glued>.*\d)x(?P<copies>[1-9]|1[0-6])"  # v5e-2x4 is a slice of chips
     r"|(?:(?P<two>dual|2s)|quad)\s+(?P<each>.+)|(?P<pair>.+?)\s\(?(?:2s|dual[- ]socket)\)?",
     re.IGNORECASE,
 )
@@ -148,6 +148,8 @@ def counted(name: str) -> tuple[str, int] | None:
     (('H100-SXM5', 8), ('3090', 2), None)
     >>> counted("NVIDIA GB200 (4x)"), counted("EPYC 9755 2S"), counted("H100*8"), counted("RTX4090x2")
     (('NVIDIA GB200', 4), ('EPYC 9755', 2), ('H100', 8), ('RTX4090', 2))
+    >>> counted("H100x1"), counted("V100x8"), counted("v5e-2x4")
+    (('H100', 1), ('V100', 8), None)
     """
     found = COUNTED.fullmatch(name.strip())
     if not found:

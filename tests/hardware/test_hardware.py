@@ -298,6 +298,7 @@ def test_a_name_that_says_another_device_than_a_known_one_is_refused_by_every_re
         ("Standard_ND96isr_H100_v5", "an instance of Azure", "Give h100-sxm"),
         ("DGX H100", "a server of eight", "Give h100-sxm"),
         ("v5e-8", "a slice of chips", "Give tpu-v5e"),
+        ("TPU v6e 2x4", "a slice of chips", "Give tpu-v6e"),
         ("H100 MIG 1g.10gb", "a part of a GPU", "Compare with"),
         ("RTX 5000", "several devices", "rtx-5000-ada"),
         ("AMD Radeon Graphics (RADV GFX1151)", "several devices", "strix-halo"),
