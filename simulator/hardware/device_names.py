@@ -7,7 +7,8 @@ COUNTED = re.compile(  # 8xH100-SXM5, H100 x8, H100x8, H100 (8x), 8 GPUs H100, d
     r"(?P<many>\d{1,3})\s*(?:[x\u00d7*]\s*|gpus?\s+)(?P<device>\D.+|\d{4}.*)"
     r"|(?P<before>.+?)(?:\s[x\u00d7]\s?|\s?\*\s?|\s\(x?(?=\d+(?:\s?(?:x|gpus?))?\)$))(?P<times>\d{1,3})(?:\s?(?:x|gpus?))?\)?"
     r"|(?P<of>.+?)\s(?P<some>\d{1,3})\s?gpus"
-    r"|(?!(?:google |cloud )*(?:tpu|v\d(?:e|p|x|litepod)?[ -]))(?P<glued>.*\d)x(?P<copies>[1-9]|1[0-6])"  # v5e-2x4 is a slice of chips
+    r"|(?!(?:google |cloud )*(?:tpu|v\d(?:e|p|x|litepod)?[ -]))"  # v5e-2x4 is a slice of chips
+    r"(?P<glued>.*\d)x(?P<copies>[1-9]|1[0-6])"
     r"|(?:(?P<two>dual|2s)|quad)\s+(?P<each>.+)|(?P<pair>.+?)\s\(?(?:2s|dual[- ]socket)\)?",
     re.IGNORECASE,
 )

@@ -173,6 +173,7 @@ _PATTERNS = {
     re.compile(LIMITED): ("a power limit is not modelled", "Give the device alone; prompts take longer with a limit"),
     **{re.compile(at): (because, OWN) for at, because in REFUSED.items()},
 }
+COUNT_BEHIND = re.compile(r"(.+?)\s*\((\d+)\s?[x\u00d7]\s?\D.*\)")  # DGX B200 (8x B200)
 
 
 def device_of(name: str) -> str:
@@ -190,7 +191,7 @@ def server_of(name: str) -> tuple[str, int] | None:
     >>> server_of("NVIDIA DGX B200 (8x B200)"), server_of("DGX B200"), server_of("Galaxy (32x Wormhole)")
     (('b200-sxm', 8), None, None)
     """
-    noted = re.fullmatch(r"(.+?)\s*\((\d+)\s?[x\u00d7]\s?\D.*\)", name.strip())
+    noted = COUNT_BEHIND.fullmatch(name.strip())
     what, device = _system(noted[1]) if noted else ("", "")
     return (device, int(noted[2])) if noted and (what == SERVER or what.startswith("an instance")) else None
 
@@ -211,5 +212,7 @@ def refuse_known(name: str) -> None:
     ...     error.because, error.remedy
     ('it is an instance of AWS', 'Give l4')
     """
-    for each in dict.fromkeys((name.strip(), VENDOR.sub("", name.strip(), count=1))):
+    noted = COUNT_BEHIND.fullmatch(name.strip())
+    plain = noted[1] if noted else name.strip()
+    for each in dict.fromkeys((plain, VENDOR.sub("", plain, count=1))):
         refuse_matching(Setting("hardware", name), each, _PATTERNS)

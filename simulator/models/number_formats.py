@@ -192,12 +192,8 @@ def number_format(name: str) -> NumberFormat:
     (8.5, 4.9, 7.0)
     """
     experts, plus, rest = name.partition("+")
-    if plus and ("+" in rest or (f"{experts}+" != KEPT_EXPERTS and experts.partition("@")[0] not in GGUF)):
-        because = "experts of their own format are in mxfp4 or one of GGUF, and all else in one"
-        raise ProfileError(f"number format {name!r}", because, "Give, say, mxfp4+q8_0 or q4_K_XL+q8_0")
     if plus:
-        stored = number_format(experts)
-        return replace(stored, covers="experts", rest=rest, files=number_format(rest).files or stored.files)
+        return _with_rest(name, experts, rest)
     if found := re.fullmatch(r"mlx-q(\d)(?:-g(\d+))?", name):
         return _affine(name, int(found[1]), int(found[2] or MLX_GROUP))
     base, at, bits = name.partition("@")
@@ -213,6 +209,17 @@ def number_format(name: str) -> NumberFormat:
         raise ProfileError(f"number format {name!r}", "a weight has 1 to 32 bits", f"Give, say, {base}@4.9")
     stored = UNSTATED.get(base) or FORMATS[base]
     return replace(stored, bits=_of(float(bits), _source("given with the name of the format", "", "given")))
+
+
+def _with_rest(name: str, experts: str, rest: str) -> NumberFormat:
+    """Return the format of experts that have one of their own: mxfp4, or one of GGUF where all else is, too."""
+    files = () if "+" in rest else number_format(rest).files
+    in_gguf = experts.partition("@")[0] in GGUF and "gguf" in files
+    if "+" in rest or not (f"{experts}+" == KEPT_EXPERTS or in_gguf):
+        because = "experts of their own format are in mxfp4, or they and all else in one of GGUF"
+        raise ProfileError(f"number format {name!r}", because, "Give, say, mxfp4+q8_0 or q4_K_XL+q8_0")
+    stored = number_format(experts)
+    return replace(stored, covers="experts", rest=rest, files=files or stored.files)
 
 
 def type_name(name: str) -> str:

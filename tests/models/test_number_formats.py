@@ -283,7 +283,7 @@ def test_a_mix_has_the_bytes_of_its_file() -> None:
     assert layout.format_of("mixer") == "q8_0"
 
 
-@pytest.mark.parametrize("name", ["q4_K_M+q8_0+q8_0", "fp8+q8_0", "q4_K_M+foo"])
+@pytest.mark.parametrize("name", ["q4_K_M+q8_0+q8_0", "fp8+q8_0", "q4_K_M+foo", "q4_K_M+fp8"])
 def test_experts_have_one_format_of_gguf_and_all_else_another(name: str) -> None:
     with pytest.raises(ProfileError, match="number format"):
         number_format(name)
