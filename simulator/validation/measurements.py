@@ -158,6 +158,9 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
     filled, figures = {name: str(value) for name, value in stated.items()}, _figures_of(columns)
     for name in NEEDED:
         if name not in (*columns, *filled, *(FIGURE if figures else ())):
+            if times := [each for each in columns if _is_metric(each, "ms")]:
+                because = f"its columns {', '.join(times)} have no unit of time"
+                raise ProfileError(str(path), because, f'Write it behind the name, say "{times[0]} (ms)"')
             only = f"it has no column {name!r}, only {', '.join(columns) or 'none'}"
             raise ProfileError(str(path), only, "Add it: docs/measurements.md lists the columns")
     for line, cells in enumerate(table, start=2):
@@ -181,9 +184,9 @@ def _figures_of(columns: Sequence[str]) -> list[str]:
     return [] if "metric" in columns else [name for name in columns if name and _is_metric(name)]
 
 
-def _is_metric(name: str) -> bool:
+def _is_metric(name: str, unit: str = "") -> bool:
     try:
-        return metric_of(with_test({"metric": name})["metric"], "", "")[0] in METRICS
+        return metric_of(with_test({"metric": name})["metric"], "", unit)[0] in METRICS
     except ValueError:  # a time without a unit
         return False
 
@@ -228,7 +231,9 @@ def _setup(cell: Mapping[str, str], flaw: str) -> Setup:
     stated = found["devices"] or any(found[each] for each in ("tp", "pp", "dp", "replicas"))
     several = server_of(found["hardware"]) or counted(found["hardware"])
     if several:  # 8x H100: as many, where no column says how many
-        found["hardware"], found["devices"] = several[0], found["devices"] or (0 if stated else several[1])
+        group = max(1, found["tp"]) * max(1, found["pp"])
+        counts = not stated or group <= several[1] < group * found["dp"]  # tp counts the devices of all ranks
+        found["hardware"], found["devices"] = several[0], found["devices"] or several[1] * counts
         if CPU.search(several[0]):
             found["not_modelled"] = found["not_modelled"] or "one process over several sockets"
     elif stated:

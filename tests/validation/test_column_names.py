@@ -159,3 +159,18 @@ def test_a_column_for_each_metric_is_a_figure_each(tmp_path):
         ("line 3", "ttft_ms", "mean", 130.0),
     ]
     assert unread_columns(path) == ["ttft"]  # without a unit
+
+
+def test_times_without_a_unit_are_told_where_nothing_else_is_a_figure(tmp_path):
+    with pytest.raises(ProfileError, match=re.escape("its columns ttft, tpot have no unit of time")):
+        rows(tmp_path, "L4,llama-3.1-8b,8,120,31", head="GPU,Model,Concurrency,TTFT,TPOT")
+
+
+def test_a_count_before_the_device_says_what_sglangs_degrees_are(tmp_path):
+    head = "GPU,Model,Framework,TP,DP,Concurrency,output_throughput"
+    _, found = rows(
+        tmp_path, "8x H200,deepseek-r1,sglang,8,8,64,2500", "8x H200,deepseek-r1,sglang,8,2,64,1", head=head
+    )
+    assert [(each.setup.devices, each.setup.tp, each.setup.dp) for each in found] == [(8, 8, 8), (8, 8, 2)]
+    _, [several] = rows(tmp_path, "8x H200,deepseek-r1,vllm,4,1,64,2500", head=head)
+    assert several.setup.devices == 4
