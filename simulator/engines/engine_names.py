@@ -21,10 +21,8 @@ BESIDE = re.compile(  # what an engine stands on, whose release is not its own
     r"\b(?:cuda|rocm|cudnn|(?:py)?torch|python|rhel|ubuntu|driver|jetpack|macos|triton)[\s:=_-]*v?\d[\d.]*",
     re.IGNORECASE,
 )
-BUILD = (
-    re.compile(  # of llama.cpp's: b6123, build 6123, or a number that is no year, alone or in brackets behind a hash
-        r"\bb(?:uild)?[\s:#=_-]*(\d{4,})\b|(?:^\s*(?:version:?\s*)?|[0-9a-f]{7,}\s*\()(?!20\d\d\b)(\d{4,5})(?![\w.-])"
-    )
+BUILD = re.compile(  # of llama.cpp: b6123, build 6123, or a number that is no year, alone or in brackets behind a hash
+    r"\bb(?:uild)?[\s:#=_-]*(\d{4,})\b|(?:^\s*(?:version:?\s*)?|[0-9a-f]{7,}\s*\()(?!20\d\d\b)(\d{4,5})(?![\w.-])"
 )
 CONTAINER = re.compile(r"(?<![\w.])(2[3-9])\.(0[1-9]|1[0-2])(?=-py3|$|[^\w.])")  # NVIDIA's: year and month
 
