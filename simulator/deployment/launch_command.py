@@ -12,10 +12,11 @@ from simulator.deployment.launch_several_hosts import words_of_hosts
 from simulator.deployment.memory import memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.deployment.speculation import EAGLE, MEDUSA, MTP, NGRAM, Speculation
+from simulator.deployment.weight_files import file_ending
 from simulator.engines.engine import release_of
 from simulator.errors import NotModelledError
 from simulator.models.model import Model, load_model
-from simulator.models.number_formats import GGUF, number_format, type_name
+from simulator.models.number_formats import number_format
 
 Words = list[str]
 Flag = Callable[[Any, Deployment], Words | None]  # from a setting's value to its words; None: there are none for it
@@ -47,8 +48,7 @@ def launch_command(deployment: Deployment, repository: str = "") -> str:
     refuse_misfit(memory_plan(deployment))
     command = _COMMANDS[engine.engine]
     before, after = words_of_hosts(deployment)
-    words = command.words(deployment, repository)
-    return " ".join([*before, *words, *after, *_flags(command.flags, deployment)])
+    return " ".join([*before, *command.words(deployment, repository), *after, *_flags(command.flags, deployment)])
 
 
 def _flags(known: Mapping[str, Flag], deployment: Deployment) -> Words:
@@ -238,10 +238,7 @@ def _llama_cpp(deployment: Deployment, _repository: str) -> Words:
         "-ctk": _cache(deployment, GGUF_CACHES),
         "-ctv": _cache(deployment, GGUF_CACHES),
     }
-    experts, _, rest = stored.partition("+")
-    whose = "UD-" if rest == "q8_0" and type_name(experts) in GGUF else ""  # unsloth's
-    named = type_name(experts) if whose else rest or stored  # files whose experts stay in mxfp4 are named by the rest
-    return ["llama-server", "-m", f"{deployment.model.id}-{whose}{named.upper()}.gguf", *_given(flags)]
+    return ["llama-server", "-m", f"{deployment.model.id}-{file_ending(stored)}.gguf", *_given(flags)]
 
 
 def _mlx(deployment: Deployment, repository: str) -> Words:
@@ -315,7 +312,10 @@ def _sglang_piecewise(value: object, deployment: Deployment) -> Words | None:
     return None if value else [f"--disable-{kind}-cuda-graph"]
 
 
-_SGLANG_EXPERTS = {"triton": ["--quantization", "moe_wna16"], "cutlass": ["--moe-runner-backend", "cutlass"]}
+_SGLANG_EXPERTS = {  # by kernels and the weights that they are for
+    ("triton", "int4"): ["--quantization", "moe_wna16"],
+    ("cutlass", "nvfp4"): ["--moe-runner-backend", "cutlass"],
+}
 _SGLANG: Mapping[str, Flag] = {
     **dict.fromkeys(("tp", "pp", "ep", "dp", *LIMITS, "memory_fraction"), _said),
     "cache_dtype": _said_of(SGLANG_CACHES),
@@ -331,7 +331,7 @@ _SGLANG: Mapping[str, Flag] = {
     "scheduler_recv_interval": _valued("--scheduler-recv-interval"),
     "stream_interval": _valued("--stream-interval"),
     "graph_tokens": _valued("--piecewise-cuda-graph-max-tokens"),
-    "moe_backend": lambda value, _: _SGLANG_EXPERTS.get(value),
+    "moe_backend": lambda value, of: _SGLANG_EXPERTS.get((value, of.layout.weight_dtype.partition("-")[0])),
 }
 _TENSORRT_LLM: Mapping[str, Flag] = dict.fromkeys(("tp", "pp", "ep", *LIMITS, "memory_fraction"), _said)
 _LLAMA_CPP: Mapping[str, Flag] = {

@@ -6,7 +6,16 @@ from simulator.engines.engine import Engine
 from simulator.errors import NotModelledError
 from simulator.models.format_names import named_format
 from simulator.models.model import Model
-from simulator.models.number_formats import DYNAMIC, FORMATS, GGUF, KEPT_EXPERTS, LEAST_OF_EXPERTS, Files, number_format
+from simulator.models.number_formats import (
+    DYNAMIC,
+    FORMATS,
+    GGUF,
+    KEPT_EXPERTS,
+    LEAST_OF_EXPERTS,
+    Files,
+    number_format,
+    type_name,
+)
 
 IN_GGUF = {"fp16": "gguf_f16", "bf16": "gguf_bf16"}  # types of the model, under GGUF's names
 READ_BY: dict[Files, str] = {"gguf": "llama.cpp", "mlx": "mlx-lm"}  # an engine for files that another cannot read
@@ -75,6 +84,18 @@ def usual_format(model: Model, engine: Engine) -> str:
     """Return the format of weights where nothing is said: what the engine fetches, or the checkpoint's own."""
     kept = model.weight_dtype == "mxfp4"  # published in four bits: nobody quantises it again
     return _in_files(model.weight_dtype if kept else engine.usual_weights or model.weight_dtype, model, engine)
+
+
+def file_ending(stored: str) -> str:
+    """Return what a publisher's GGUF file of a format ends in; unsloth's own mixes are named by their experts' type.
+
+    >>> file_ending("q4_K_M@4.9"), file_ending("q4_K_XL+q8_0"), file_ending("mxfp4+q6_K"), file_ending("mxfp4_MoE")
+    ('Q4_K_M', 'UD-Q4_K_XL', 'Q6_K', 'MXFP4_MOE')
+    """
+    experts, _, rest = stored.partition("+")
+    is_mix = rest == "q8_0" and type_name(experts) in GGUF
+    named = type_name(experts if is_mix else rest or stored)
+    return f"UD-{named.upper()}" if is_mix or named.endswith("_XL") else named.upper()
 
 
 def refuse_unreadable(stored: str, engine: Engine) -> None:

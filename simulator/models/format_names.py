@@ -141,7 +141,7 @@ def _spelt(plain: str) -> str:
     around = re.fullmatch(AROUND, _joined(base))
     for each in (_joined(base), around["name"] if around else ""):
         if each in OURS:
-            return f"{OURS[each]}{at}{bits}"
+            return f"{OURS[each]}{at}{bits.strip()}"
         for pattern, name in SPELLINGS.items():
             if not at and (found := re.fullmatch(pattern, each)):
                 return found.expand(name)

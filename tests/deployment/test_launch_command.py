@@ -196,12 +196,21 @@ def test_sglang_is_told_what_drafts():
             "fuse_allreduce_rms=true",
             """--compilation-config '{"pass_config": {"fuse_allreduce_rms": true}}'""",
         ),
-        ("sglang", "moe_backend=triton", "--quantization moe_wna16"),
-        ("sglang", "moe_backend=cutlass", "--moe-runner-backend cutlass"),
     ],
 )
 def test_kernels_that_are_asked_for_have_flags(engine, setting, words):
     assert command("gpt-oss-120b", "h100-sxm", engine, Settings(changes=(setting,))).endswith(words)
+
+
+def test_sglang_is_told_kernels_of_experts_for_their_weights():
+    triton, cutlass = (Settings(changes=(f"moe_backend={each}",)) for each in ("triton", "cutlass"))
+    found = command("qwen3-30b-a3b", "h100-sxm", "sglang", triton, dtypes=("int4", "bf16"))
+    assert found.endswith("--quantization moe_wna16")
+    found = command("qwen3-30b-a3b", "b200-sxm", "sglang", cutlass, dtypes=("nvfp4", "bf16"))
+    assert found.endswith("--moe-runner-backend cutlass")
+    for settings in (triton, cutlass):
+        with pytest.raises(NotModelledError, match="no flag of this engine is known for it"):
+            command("gpt-oss-120b", "h100-sxm", "sglang", settings)
 
 
 @pytest.mark.parametrize(
