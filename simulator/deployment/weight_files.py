@@ -89,12 +89,12 @@ def usual_format(model: Model, engine: Engine) -> str:
 def file_ending(stored: str) -> str:
     """Return what a publisher's GGUF file of a format ends in; unsloth's own mixes are named by their experts' type.
 
-    >>> file_ending("q4_K_M@4.9"), file_ending("q4_K_XL+q8_0"), file_ending("mxfp4+q6_K"), file_ending("mxfp4_MoE")
-    ('Q4_K_M', 'UD-Q4_K_XL', 'Q6_K', 'MXFP4_MOE')
+    >>> file_ending("q4_K_M@4.9"), file_ending("q4_K_XL+q8_0"), file_ending("mxfp4+q6_K"), file_ending("gguf_f16")
+    ('Q4_K_M', 'UD-Q4_K_XL', 'Q6_K', 'F16')
     """
     experts, _, rest = stored.partition("+")
     is_mix = rest == "q8_0" and type_name(experts) in GGUF
-    named = type_name(experts if is_mix else rest or stored)
+    named = type_name(experts if is_mix else rest or stored).removeprefix("gguf_")
     return f"UD-{named.upper()}" if is_mix or named.endswith("_XL") else named.upper()
 
 
