@@ -158,7 +158,7 @@ def _read(table: Iterator[list[str]], path: Path, stated: Mapping[str, object]) 
     filled, figures = {name: str(value) for name, value in stated.items()}, _figures_of(columns)
     for name in NEEDED:
         if name not in (*columns, *filled, *(FIGURE if figures else ())):
-            if times := [each for each in columns if _is_metric(each, "ms")]:
+            if name == "metric" and (times := [each for each in columns if _is_metric(each, "ms")]):
                 because = f"its columns {', '.join(times)} have no unit of time"
                 raise ProfileError(str(path), because, f'Write it behind the name, say "{times[0]} (ms)"')
             only = f"it has no column {name!r}, only {', '.join(columns) or 'none'}"

@@ -164,6 +164,8 @@ def test_a_column_for_each_metric_is_a_figure_each(tmp_path):
 def test_times_without_a_unit_are_told_where_nothing_else_is_a_figure(tmp_path):
     with pytest.raises(ProfileError, match=re.escape("its columns ttft, tpot have no unit of time")):
         rows(tmp_path, "L4,llama-3.1-8b,8,120,31", head="GPU,Model,Concurrency,TTFT,TPOT")
+    with pytest.raises(ProfileError, match="it has no column 'model'"):
+        rows(tmp_path, "L4,8,120,31", head="GPU,Concurrency,TTFT (ms),TPOT")
 
 
 def test_a_count_before_the_device_says_what_sglangs_degrees_are(tmp_path):
