@@ -10,7 +10,7 @@ from simulator.arrays import Floats
 from simulator.deployment.captured_graphs import CapturedGraphs
 from simulator.deployment.host_launches import host_slowness, launches_s, step_launches_s
 from simulator.deployment.layouts import refuse_degrees_of_experts, running_layout
-from simulator.deployment.model_ops import absorbed, ops_of_model
+from simulator.deployment.model_ops import absorbed, fused_experts, ops_of_model
 from simulator.deployment.offload import (
     device_part,
     host_layers,
@@ -305,7 +305,7 @@ class Deployment:
 
     def _step_ops(self) -> tuple[Op, ...]:
         """Return the ops of a step, of adapters and the sampler too; at the speed of light without padding."""
-        ops = self.ops
+        ops = tuple(fused_experts(self.ops, self.kernels, self.layout))
         if not self.light:
             each = self.engine.every_expert or self.model.architecture in self.engine.every_expert_of
             ops = with_every_expert(ops, apart=self.engine.every_expert) if each else ops

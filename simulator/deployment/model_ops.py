@@ -33,7 +33,7 @@ def ops_of_model(ops: Iterable[Op], kernels: DeviceKernels, model: Model, layout
             return norms
         return op.launches + more * (op.name == BESIDE_EXPERTS)
 
-    launched = (replace(op, launches=launches(op)) for op in fused_experts(ops, kernels, layout))
+    launched = (replace(op, launches=launches(op)) for op in ops)
     return quantised(launched, kernels.rules, layout, in_sums=norms == 0)
 
 

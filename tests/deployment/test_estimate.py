@@ -189,7 +189,10 @@ def test_prefill_of_llama_at_the_speed_of_light_by_hand():
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-3-27b", "deepseek-v2-lite", "gpt-oss-20b"])
-@pytest.mark.parametrize(("hardware", "engine"), [("h100-sxm", "vllm"), ("mi300x", "vllm"), ("m2-ultra", "static")])
+@pytest.mark.parametrize(
+    ("hardware", "engine"),
+    [("h100-sxm", "vllm"), ("mi300x", "vllm"), ("m2-ultra", "static"), ("b200-sxm", "vllm"), ("mi300x", "sglang")],
+)
 def test_nothing_beats_light(model, hardware, engine):
     found = estimate(deployment(model, hardware, engine), Batch(4, 300, 40))
     for phase in (found.prefill, found.decode):
