@@ -110,15 +110,16 @@ def refuse_unreadable(stored: str, engine: Engine) -> None:
 
 def _in_files(stored: str, model: Model, engine: Engine) -> str:
     """Return what a format is in the checkpoints that an engine reads."""
-    if not engine.is_built_on_ggml:
-        return stored
-    stored = IN_GGUF.get(stored, stored)
-    if stored == "mxfp4":  # ggml-org's files have all else in q8_0; Ollama's library has it as published
-        return stored if engine.engine == "ollama" else "mxfp4_MoE"
     base = stored.partition("@")[0]
-    if base in DYNAMIC and "+" not in stored:
+    if base in DYNAMIC and "+" not in stored and "gguf" in engine.reads:
         stored = _dynamic(stored, model) if model.is_routed else stored.removeprefix("ud-")
         base = base.removeprefix("ud-")
+    if not engine.is_built_on_ggml:
+        return stored
+    if stored in IN_GGUF:
+        stored = base = IN_GGUF[stored]
+    if stored == "mxfp4":  # ggml-org's files have all else in q8_0; Ollama's library has it as published
+        return stored if engine.engine == "ollama" else "mxfp4_MoE"
     if model.weight_dtype != "mxfp4" or base not in (*GGUF, *IN_GGUF.values()):
         return stored
     return "mxfp4_MoE" if base == FORMATS["mxfp4_MoE"].rest else KEPT_EXPERTS + base

@@ -329,10 +329,10 @@ def engine_of(name: str, version: str) -> Engine:
     if not alias:
         raise ProfileError(f"no engine preset for {name!r}", "no name and no alias fits", nearest(name, known))
     family = sorted((each for each in presets if each.engine == known[alias]), key=lambda each: _numbers(each.version))
-    text, older = f"{rest} {version}", family
-    if release := release_of(known[alias], text):  # "0.33" is any 0.33.x
+    older = family
+    if release := release_of(known[alias], version) or release_of(known[alias], rest):  # "0.33" is any 0.33.x
         older = [each for each in family if _numbers(each.version)[: len(release)] <= release]
-    elif stated := stated_date(text):
+    elif stated := stated_date(f"{rest} {version}"):
         older = [each for each in family if each.since <= stated]
     return older[-1] if older else family[0]
 

@@ -18,7 +18,8 @@ BACKENDS = {  # names that say by a word behind them which other engine computes
 STACKS = ("cuda",)  # names of what engines stand on, for an engine that a source does not name otherwise
 _BACKENDS = {re.compile(pattern, re.IGNORECASE): name for pattern, name in BACKENDS.items()}
 BESIDE = re.compile(  # what an engine stands on, whose release is not its own
-    r"\b(?:cuda|rocm|cudnn|(?:py)?torch|python|rhel|ubuntu|driver|jetpack|macos|triton)[\s:=_-]*v?\d[\d.]*",
+    r"\b(?:cuda|rocm|cudnn|(?:py)?torch|python|rhel|ubuntu|driver|jetpack|macos|triton|flash[ -]?infer|"
+    r"flash[ -]?att(?:entio)?n|lmcache|nccl|ray(?: serve)?|docker|transformers)[\s:=_-]*v?\d[\d.]*",
     re.IGNORECASE,
 )
 BUILD = re.compile(  # of llama.cpp: b6123, build 6123, or a number that is no year, alone or in brackets behind a hash

@@ -109,9 +109,9 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     """Return the limits of each engine of a pipeline: its share of the KV-cache blocks and sequences. Rule V."""
     if batches == 1:
         return allowed
-    seqs, num_blocks = allowed.max_num_seqs // batches, allowed.num_blocks // batches
-    watermark_blocks = allowed.watermark_blocks // batches
-    return allowed._replace(max_num_seqs=max(1, seqs), num_blocks=num_blocks, watermark_blocks=watermark_blocks)
+    blocks = ("num_blocks", "watermark_blocks", "least_free_blocks")
+    shares = {name: getattr(allowed, name) // batches for name in blocks}
+    return allowed._replace(max_num_seqs=max(1, allowed.max_num_seqs // batches), **shares)
 
 
 def _refuse(deployment: Deployment, plan: MemoryPlan) -> None:

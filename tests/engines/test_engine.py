@@ -96,6 +96,19 @@ def test_a_date_is_the_release_that_was_out_on_that_day(version, preset):
 
 
 @pytest.mark.parametrize(
+    ("name", "version", "preset"),
+    [
+        ("vLLM + LMCache 0.3.1", "", "vllm-0.33"),
+        ("SGLang + FlashInfer 0.4.1", "", "sglang-0.5.15"),
+        ("vLLM (of a container 0.2)", "0.10.1", "vllm-0.8"),
+        ("vLLM 0.8.5", "2026-11-05", "vllm-0.8"),
+    ],
+)
+def test_a_release_in_the_name_is_the_engines_where_no_other_is_stated(name, version, preset):
+    assert engine_of(name, version).id == preset
+
+
+@pytest.mark.parametrize(
     ("engine", "written", "field", "value"),
     [
         ("vllm", "--long-prefill-token-threshold=512", "long_prefill_tokens", 512),

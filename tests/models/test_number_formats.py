@@ -273,6 +273,13 @@ def test_unsloths_mixes_are_those_of_the_routed_experts(model: str, text: str, n
     assert weight_format(name, profile, engine) == name
 
 
+@pytest.mark.parametrize("text", ["UD-Q4_K_XL", "UD-Q3_K_M", "UD-Q3_K_M@4"])
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "llama-3.1-8b"])
+def test_a_file_holds_the_same_in_every_engine_that_reads_it(model: str, text: str) -> None:
+    here, there = (weight_format(text, load_model(model), load_engine(each)) for each in ("llama.cpp", "vllm"))
+    assert here == there
+
+
 def test_a_mix_has_the_bytes_of_its_file() -> None:
     """Nemotron-3-Super-120B-A12B in UD-Q4_K_XL, 78.02 GiB (kyuz0): up in q4_K, down in q5_1 have 5.25 bits a weight."""
     model = load_model("nemotron-3-super-120b-a12b")

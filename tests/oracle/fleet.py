@@ -151,6 +151,8 @@ class _Copy:
         share = replace(
             whole,
             num_blocks=whole.num_blocks // stages,
+            watermark_blocks=whole.watermark_blocks // stages,
+            least_free_blocks=whole.least_free_blocks // stages,
             max_num_seqs=max(1, whole.max_num_seqs // stages),
             concurrency=0,
             warm=warm,

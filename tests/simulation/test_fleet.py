@@ -19,7 +19,7 @@ from simulator.simulation.fleet import Fleet, Pool, simulate_fleet
 from simulator.simulation.fleet_run import FleetRun
 from simulator.simulation.fleet_state import DRAINING, FAILED, OFF, STARTING, UP
 from simulator.simulation.routers import ROUTERS, Router
-from simulator.simulation.scheduler_limits import slowest_stage
+from simulator.simulation.scheduler_limits import of_stage, slowest_stage
 from simulator.workloads.workload import Requests
 from tests.support.hand_made import SECONDS, TABLE, requests_of
 
@@ -365,6 +365,11 @@ def test_layers_that_do_not_divide_make_some_stages_slower(pp, slowest):
     """GLM-4.5-Air has 46 layers."""
     deployment = deploy("glm-4.5-air", "h100-sxm", layout=Layout(pp=pp))
     assert slowest_stage(deployment, pp) == pytest.approx(slowest)
+
+
+def test_engines_of_a_pipeline_share_the_blocks_that_are_kept_free_as_all_blocks():
+    shared = of_stage(LIMITS._replace(num_blocks=90, watermark_blocks=9, least_free_blocks=30), 3)
+    assert (shared.num_blocks, shared.watermark_blocks, shared.least_free_blocks) == (30, 3, 10)
 
 
 def test_a_pipeline_alone_is_one_engine():

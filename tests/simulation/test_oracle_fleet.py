@@ -42,6 +42,7 @@ from tests.support.oracle_cases import (
 )
 
 STATES = ["off", "starting", "up", "draining", "failed"]
+FREE = st.sampled_from([0, 0, 5])  # blocks that rule M keeps free
 ROUTERS = ["round-robin", "least-outstanding", "least-cache", "power-of-two", "prefix-affinity", "least-connections"]
 
 
@@ -299,7 +300,7 @@ def test_groups_and_the_one_step_lag(case, data):
 
 
 @settings(max_examples=10, deadline=None)
-@given(case=fleets(stages=2, async_scheduling=st.booleans()))
+@given(case=fleets(stages=2, async_scheduling=st.booleans(), watermark_blocks=FREE, least_free_blocks=FREE))
 def test_pipelines(case):
     jobs, fleet, concurrency = case
     compare(jobs, fleet, concurrency=concurrency)
