@@ -711,3 +711,9 @@ def test_light_sums_in_half_where_an_engine_does():
     )
     assert usual.compute_s == pytest.approx(2 * 4096**3 / card.peak_flops_per_s["fp16"])
     assert half.compute_s == usual.compute_s / 2
+
+
+@pytest.mark.parametrize("preset", ["vllm-0.8", "vllm-0.14", "vllm-0.19", "vllm-0.33", "sglang-0.5", "sglang-0.5.15"])
+@pytest.mark.parametrize("rule", ["scans_wait", "scan_flops_per_byte", "sends_residual"])
+def test_what_python_and_triton_do_is_the_same_on_all_devices(preset, rule):
+    assert len({getattr(each.rules, rule) for each in load_engine(preset).kernels}) == 1
