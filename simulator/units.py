@@ -56,9 +56,8 @@ def parse(given: object, dimension: str) -> float:
         raise UnitError(f"{given!r}", f"it is not a quantity in {dimension}", "Write a number with its unit")
     match = _QUANTITY.fullmatch(str(given))
     if match is None:
-        raise UnitError(
-            f"{given!r}", "it is not a finite, non-negative number", f"Write one with a unit: {_some(units)}"
-        )
+        remedy = f"Write one with a unit: {_some(units)}" if any(units) else "Write one, without a unit"
+        raise UnitError(f"{given!r}", "it is not a finite, non-negative number", remedy)
     number, unit = float(match[1].replace("_", "")), match[2]
     if unit not in units:
         because = "it has no unit" if not unit else f"there is no unit {unit!r} here"

@@ -185,6 +185,7 @@ def test_a_limit_by_the_engines_own_name(engine, written, settings):
         ("policy=fifo", "Known: continuous, prompts-first, static, uncached"),
         ("scheduling_policy=lifo", "Known: fcfs, priority"),
         ("least_free_share=2", "--set least_free_share=2: least_free_share is less than 1"),
+        ("watermark=1%", "non-negative number. Write one, without a unit"),
     ],
 )
 def test_what_cannot_be_set_is_refused_in_three_parts(written, said):
