@@ -27,6 +27,7 @@ DEPTHS = {  # names of a path by which parts of a rule are told apart, where ops
     "gemm_calls": 2,
     "norm_kernels": 2,
     "split_decode.prefill": 3,
+    "split_decode.latent": 2,
     "clocked_gemms.own": 3,
 }
 
@@ -174,6 +175,9 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "clocked_gemms": not clocked,
         "compute": bool(gemms) and len(clocked) == len(gemms),
         "split_decode": not any(rates.decoding.split(op) for op in ops),
+        "split_decode.latent_copies": not any(op.latent_heads and rates.decoding.split(op) for op in ops),
+        "split_decode.latent_prompts": not any(map(kernels.absorbs_prompts, ops)),
+        "expert_starts": not own,
         **_idle_parts(part),
         "state_start_s": not any(op.updates_states for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op) for op in gemms),

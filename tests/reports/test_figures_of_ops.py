@@ -113,6 +113,8 @@ RULED = {
     "tiles of many rows": CASES["tiles of many rows"],
     "experts unpacked": ("qwen3-30b-a3b", "h100-sxm", "sglang-0.5", {"dtypes": ("int4", "")}),
     "latent attention in Triton": ("glm-4.7-flash", "a100-sxm-80", "sglang", {}),
+    "other attention in Triton": ("gemma-4-31b", "mi300x", "sglang", {}),
+    "experts that start one by one": ("qwen3-30b-a3b", "gaudi3", "optimum-habana", {}),
     "chunks": ("llama-4-scout", "h100-sxm", "tensorrt-llm", {"tp": 8}),
     "a CPU": ("llama-3.1-8b", "xeon-8480", "llama.cpp", {"dtypes": ("q4_K_M", "")}),
 }
@@ -137,3 +139,9 @@ def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_step
             change.add(path)
     assert change
     assert change <= listed <= change | {"rules.one_shot_tokens"}
+
+
+def test_a_dense_model_rests_on_no_start_of_experts():
+    deployment = deploy("llama-3.1-8b", "gaudi3", "optimum-habana")
+    listed = kernel_figures(DeviceOps(deployment.kernels, deployment.ops))
+    assert not [path for path, _ in listed if path.endswith("expert_starts")]
