@@ -175,9 +175,6 @@ def _idle(part: DeviceOps) -> dict[str, bool]:
         "clocked_gemms": not clocked,
         "compute": bool(gemms) and len(clocked) == len(gemms),
         "split_decode": not any(rates.decoding.split(op) for op in ops),
-        "split_decode.latent_copies": not any(op.latent_heads and rates.decoding.split(op) for op in ops),
-        "split_decode.latent_prompts": not any(map(kernels.absorbs_prompts, ops)),
-        "expert_starts": not own,
         **_idle_parts(part),
         "state_start_s": not any(op.updates_states for op in ops),
         "gemm_tiles": not any(kernels.tile_rows(op) for op in gemms),
@@ -217,6 +214,7 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
     kernels, rules, hardware = part.kernels, part.kernels.rules, part.hardware
     triton, normed = rules.split_decode, {op.normed for op in part.ops if op.norms}
     used = triton.prompts(hardware) if triton else None
+    latent = any(op.latent_heads and part.rates.decoding.split(op) for op in part.ops)
     gemms = [op for op in part.ops if op.rate == "gemm"]
     marlin, called = {kernels.dense_marlin(op) for op in gemms}, {kernels.gemm_call(op) for op in gemms}
     prefill = triton.prefill.items() if triton else ()
@@ -230,6 +228,9 @@ def _idle_parts(part: DeviceOps) -> dict[str, bool]:
         "vector_attention": not any(kernels.vector_attention_flops_per_s(op) for op in prompts),
         "matrix_heads": not any(op.heads and op.shared_by > 1 for op in prompts),
         **{f"split_decode.prefill.{family}": rate is not used for family, rate in prefill},
+        "expert_starts": not any(op.experts for op in gemms),
+        **dict.fromkeys(("split_decode.latent_copies", "split_decode.latent_parts"), not latent),
+        "split_decode.latent_prompts": not any(map(kernels.absorbs_prompts, part.ops)),
         **{f"norm_kernels.{name}": name not in normed for name in NormKernels.model_fields},
         **{f"dense_marlin.{at}": each not in marlin for at, each in enumerate(rules.dense_marlin)},
         **{f"gemm_calls.{at}": each not in called for at, each in enumerate(rules.gemm_calls)},

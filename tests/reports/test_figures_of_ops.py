@@ -141,7 +141,10 @@ def test_rules_of_kernels_that_are_listed_are_those_that_change_the_time_of_step
     assert change <= listed <= change | {"rules.one_shot_tokens"}
 
 
-def test_a_dense_model_rests_on_no_start_of_experts():
-    deployment = deploy("llama-3.1-8b", "gaudi3", "optimum-habana")
+@pytest.mark.parametrize(
+    ("device", "engine"), [("gaudi3", "optimum-habana"), ("mi300x", "vllm"), ("h100-sxm", "sglang")]
+)
+def test_a_dense_model_rests_on_no_experts_and_no_latent_vectors(device, engine):
+    deployment = deploy("llama-3.1-8b", device, engine)
     listed = kernel_figures(DeviceOps(deployment.kernels, deployment.ops))
-    assert not [path for path, _ in listed if path.endswith("expert_starts")]
+    assert not [path for path, _ in listed if "expert" in path or "latent" in path]
