@@ -4,6 +4,7 @@ from math import ceil
 
 from simulator.deployment.batches import attended
 from simulator.deployment.deployment import Deployment
+from simulator.deployment.given_settings import as_given
 from simulator.deployment.memory import MemoryPlan, memory_plan
 from simulator.deployment.memory_advice import refuse_misfit
 from simulator.errors import NotModelledError
@@ -48,7 +49,7 @@ def limits(deployment: Deployment, requests: Requests | None = None, *, assume_f
         least_waiting=engine.least_waiting,
         prompt_interval=engine.prompt_interval,
         least_free_blocks=ceil(engine.least_free_share * plan.num_blocks),
-        watermark_blocks=int(engine.watermark * plan.num_blocks),
+        watermark_blocks=0 if policy in (STATIC, UNCACHED) else int(engine.watermark * plan.num_blocks),
         long_prefill_tokens=engine.long_prefill_tokens,
         chunked_prefill=engine.chunked_prefill,
         by_priority=engine.by_priority,
@@ -114,14 +115,27 @@ def of_stage(allowed: SchedulerLimits, batches: int) -> SchedulerLimits:
     return allowed._replace(max_num_seqs=max(1, allowed.max_num_seqs // batches), **shares)
 
 
+OF_OTHER_POLICIES = (  # settings of engines that compute parts of prompts, or wait for room
+    "long_prefill_tokens",
+    "admit_full_output",
+    "output_estimate",
+    "least_free_share",
+    "watermark",
+    "least_waiting",
+    "prompt_interval",
+)
+
+
 def _refuse(deployment: Deployment, plan: MemoryPlan) -> None:
     engine = deployment.engine
-    lengths = (engine.long_prefill_tokens, engine.admit_full_output, engine.output_estimate)
-    others = (*lengths, engine.least_free_share, engine.watermark, engine.least_waiting, engine.prompt_interval)
-    is_whole = POLICIES[engine.policy] in (STATIC, UNCACHED)
-    if is_whole and (any(others) or engine.scheduler_recv_interval > 1):
-        because = f"{engine.policy} batches compute whole prompts and reserve their output"
-        raise NotModelledError(f"{engine.id} with limits of other policies", because, "Leave these settings alone")
+    others = {name: getattr(engine, name) for name in OF_OTHER_POLICIES}
+    others["scheduler_recv_interval"] = engine.scheduler_recv_interval > 1 and engine.scheduler_recv_interval
+    written = {name: as_given(name, value, deployment) for name, value in others.items() if value}
+    typed = next((each for each in written.values() if each.startswith("--set ")), "")
+    if POLICIES[engine.policy] in (STATIC, UNCACHED) and (typed or {*written} - {"watermark"}):
+        because = "its batches compute whole prompts and reserve their output, under no limits of other policies"
+        remedy = "Leave it out" if typed else "Leave the policy alone"
+        raise NotModelledError(f"{typed or f'policy {engine.policy}'} with {engine.id}", because, remedy)
     if deployment.draft_tokens > MAX_DRAFT_TOKENS:
         because = f"{MAX_DRAFT_TOKENS} per step is the most that is simulated"
         raise NotModelledError(f"{deployment.draft_tokens} draft tokens", because, "Give fewer")

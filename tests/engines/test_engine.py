@@ -217,7 +217,6 @@ def test_what_is_too_small_is_named_as_it_was_written(engine, written, said):
         {"long_prefill_tokens": 8},
         {"admit_full_output": True},
         {"least_free_share": 0.1},
-        {"watermark": 0.1},
         {"least_waiting": 3},
         {"prompt_interval": 3},
         {"output_estimate": load_engine("sglang").output_estimate},
@@ -230,6 +229,20 @@ def test_rules_of_other_policies_are_refused(engine, rule):
     assert limits(plain)
     with pytest.raises(NotModelledError, match="limits of other policies"):
         limits(replace(plain, engine=plain.engine.model_copy(update=rule)))
+
+
+def test_a_rule_of_another_policy_is_named_as_it_was_written():
+    engine, settings = configure(load_engine("static"), Settings(), ["watermark=0.1"])
+    asked = replace(deploy("llama-3.1-8b", "h100-sxm", "static", settings=settings), engine=engine)
+    with pytest.raises(NotModelledError, match=r"^--set watermark=0\.1 with static-1: "):
+        limits(asked)
+
+
+def test_a_batch_that_is_reserved_has_no_watermark():
+    """vLLM V0's preset has one."""
+    engine, settings = configure(load_engine("vllm-0.5"), Settings(), ["policy=static"])
+    asked = replace(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.5", settings=settings), engine=engine)
+    assert limits(asked).watermark_blocks == 0 < limits(deploy("llama-3.1-8b", "h100-sxm", "vllm-0.5")).watermark_blocks
 
 
 def test_prefix_blocks_that_blocks_of_the_cache_do_not_divide_are_refused():
