@@ -162,10 +162,8 @@ def test_intervals_of_80_per_cent_hold_on_sources_that_nothing_has_seen(known):
     kinds = ("all", *regimes, "dense", "experts", "fitted", "family", "guess")
     for name in (*kinds, *(name for name, each in found.items() if each.rows > 1000)):  # metrics and sources, too
         assert abs(found[name].inside_groups - 0.8) < 2 * math.sqrt(0.8 * 0.2 / found[name].groups), name
-    assert max(found[name].inside for name in ("all", *regimes, "experts") if name != "offline") <= 0.86
-    assert found["offline"].inside <= 0.88  # more rows than is asked (docs/log.md, 2.7)
-    assert min(found[name].inside for name in kinds if name != "offline") >= 0.75
-    assert found["offline"].inside >= 0.69  # missed: most rows are one source's, TensorRT-LLM's (docs/log.md, 2.7)
+    assert max(found[name].inside for name in ("all", *regimes, "experts")) <= 0.86
+    assert min(found[name].inside for name in kinds) >= 0.75
     same = alike(known)
     assert found["all"].score < same.score  # and factors win it, not width
     assert found["all"].width < 1.05 * same.width
