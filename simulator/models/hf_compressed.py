@@ -37,7 +37,7 @@ def compressed_layers(fields: Fields, layers: int) -> list[LayerKind]:
 
 
 def _known(fields: Fields, name: str, stated: object, known: dict[Any, str]) -> str:
-    if stated not in known:
+    if not isinstance(stated, str | int) or stated not in known:
         raise fields.refusal(name, f"layers of kind {stated!r} are not modelled")
     return known[stated]
 

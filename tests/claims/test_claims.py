@@ -16,7 +16,7 @@ from tests.support.commands import answer, printed, refused
 
 VERDICTS = {
     **{1: "holds 1 of 2", 2: "holds 3 of 4", 3: "holds 3 of 4", 4: "does not hold", 5: "holds 1 of 3", 6: "holds"},
-    **{7: "does not hold", 8: "holds 1 of 3", 9: "holds", 10: "holds", 11: "holds 2 of 5", 12: "holds 8 of 11"},
+    **{7: "does not hold", 8: "does not hold", 9: "holds", 10: "holds", 11: "holds 2 of 5", 12: "holds 8 of 11"},
     **{13: "holds 1 of 4", 14: "holds 2 of 3", 15: "holds", 16: "holds 4 of 6", 17: "holds", 18: "holds 3 of 7"},
     **{19: "holds 1 of 8", 20: "holds 3 of 4", 21: "holds 2 of 6", 22: "holds 3 of 5", 23: "does not hold"},
     **{24: "holds 3 of 5", 25: "holds", 26: "holds 1 of 3", 27: "holds 5 of 8", 28: "holds", 29: "holds"},

@@ -98,11 +98,11 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
-    """Each is less sure on one side at least, an engine that was fitted on other families of devices alone, too."""
+    """Each is less sure on one side at least, but for rates of the family's own tables: as sure as fitted ones (1.0)."""
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
-    assert any(each.traits[weaker[-1]] > 1 for each in (shipped().slower, shipped().faster))
+    assert weaker == ("family",) or any(each.traits[weaker[-1]] > 1 for each in (shipped().slower, shipped().faster))
 
 
 def test_traits_are_those_of_the_deployment_and_the_statistic():

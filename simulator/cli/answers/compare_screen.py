@@ -73,7 +73,7 @@ class Compared:
             )
             if fewer and fewer <= found.replicas / 2:
                 edge = f"{name.upper()} <= {scaled(bound_s * LOOSER, 's')}"
-                said.append(f"Knife edge: {edge} needs {fewer} instead of {found.replicas} ({self.limiter.sentence}).")
+                said.append(f"Knife edge: {edge} needs {fewer} instead of {found.replicas}.")
         return said
 
     @property
