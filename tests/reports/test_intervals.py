@@ -98,7 +98,7 @@ def test_an_interval_holds_the_prediction_and_grows_with_the_level():
 
 @pytest.mark.parametrize("weaker", [("family",), ("family", "guess"), ("experts",), ("tail",), ("desktop",)])
 def test_what_is_further_from_the_fit_is_no_surer(weaker):
-    """Each is less sure on one side at least, but rates of the family's own tables, which are as sure as fitted ones."""
+    """Each is less sure on one side at least; rates of the family's own tables may be as sure as fitted ones."""
     for metric in METRICS:
         (low, high), (least, most) = (shipped().ends(WidthKey(metric, "single", each), 0.8) for each in ((), weaker))
         assert least <= low <= 0 <= high <= most
