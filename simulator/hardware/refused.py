@@ -1,6 +1,7 @@
 """Names that people type for hardware and that are no device of the library, and why, in place of near names."""
 
 import re
+from functools import cache
 
 from simulator.errors import Setting, refuse_matching
 from simulator.hardware.device_names import VENDOR
@@ -196,6 +197,7 @@ def server_of(name: str) -> tuple[str, int] | None:
     return (device, int(noted[2])) if noted and (what == SERVER or what.startswith("an instance")) else None
 
 
+@cache
 def _system(name: str) -> tuple[str, str]:
     """Return what a name that has devices is, and its device; "" and the name itself for others."""
     plain = re.sub(r"[\s_]+", "-", VENDOR.sub("", name.strip(), count=1).lower())

@@ -214,7 +214,7 @@ def number_format(name: str) -> NumberFormat:
 def _with_rest(name: str, experts: str, rest: str) -> NumberFormat:
     """Return the format of experts that have one of their own: mxfp4, or one of GGUF where all else is, too."""
     files = () if "+" in rest else number_format(rest).files
-    in_gguf = experts.partition("@")[0] in GGUF and "gguf" in files
+    in_gguf = type_name(experts) in GGUF and "gguf" in files
     if "+" in rest or not (f"{experts}+" == KEPT_EXPERTS or in_gguf):
         because = "experts of their own format are in mxfp4, or they and all else in one of GGUF"
         raise ProfileError(f"number format {name!r}", because, "Give, say, mxfp4+q8_0 or q4_K_XL+q8_0")

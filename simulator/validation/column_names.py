@@ -5,6 +5,7 @@ A table states what it holds by its header: a column that is known by no name is
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 
 from simulator.errors import ProfileError
 
@@ -111,6 +112,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
+@cache
 def metric_of(metric: str, stat: str, unit: str) -> tuple[str, str, float]:
     """Return our name of a metric, its statistic, and the factor that brings its values into the unit of that name.
 
